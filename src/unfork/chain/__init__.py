@@ -1,0 +1,1 @@
+"""The pure core: blocks, spans, forks and finality, with the standard library alone."""
