@@ -1,0 +1,1 @@
+"""What an EVM block commits to: encodings, hashes and roots, recomputed from plain values. Pure."""
