@@ -1,0 +1,1 @@
+"""What exists: one declaration per dataset, from which tables, Arrow schemas and files follow."""
