@@ -1,0 +1,1 @@
+"""Where blocks come from: one contract, one file per protocol."""
