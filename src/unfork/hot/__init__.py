@@ -1,0 +1,1 @@
+"""The hot store: raw chain data in Postgres, moved forward and back in single transactions."""

@@ -1,0 +1,11 @@
+-- name: snapshot_mode
+-- Makes the transaction see one state.
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;
+
+-- name: snapshot_limit
+-- Lets the server end the transaction when it is held for too long.
+SELECT set_config('idle_in_transaction_session_timeout', %(timeout)s, true);
+
+-- name: snapshot_export
+-- The chain row, and the name by which others can see this very state.
+SELECT chain.*, pg_export_snapshot() AS snapshot FROM {raw}.chain;
