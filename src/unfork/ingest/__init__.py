@@ -1,0 +1,1 @@
+"""Following a chain: one step, and the loop around it."""
