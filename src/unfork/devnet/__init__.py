@@ -1,0 +1,1 @@
+"""A seeded chain that forks, stalls and finalizes, served over real protocols."""
