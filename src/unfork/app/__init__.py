@@ -1,0 +1,1 @@
+"""The app side: everything derived from raw data, in schemas and databases of its own."""
