@@ -1,0 +1,281 @@
+"""Owns the execution of one run: read the inputs at one ref, compute, hand the rows over.
+
+A run is about a span and ends at a block R, by hash. Every input is read in a state of its database
+that holds R, so all of them are of one chain, whatever happens meanwhile; what was read is tied to
+the chain by the parent of its first block and by R, and judged by them when it is committed.
+
+A few blocks are read by the driver itself and handed to Spark as they are: that is done before
+Spark would have made its tasks. More than that is read by Spark's own tasks, from one snapshot that
+the run holds.
+
+Few rows come back to the driver; many are staged by the tasks that made them. Nothing else is
+written here: a run that dies leaves its lease, and perhaps a place in staging that is swept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from unfork import errors
+from unfork.app import schema as app_schema
+from unfork.app import staging
+from unfork.app.generations import Generation
+from unfork.app.staging import Staged
+from unfork.app.versions import PartitionRead
+from unfork.chain.block import BlockRef
+from unfork.database.database import Database
+from unfork.datasets.derivation import Mode
+from unfork.jobs import session
+from unfork.jobs.declaration import Declarations
+from unfork.jobs.finished import Finished
+from unfork.jobs.lease import Lease
+from unfork.jobs.run import Run
+from unfork.jobs.spark import failures, raw_reading, reading, schema, sink, snapshot
+from unfork.jobs.spark.options import Request
+from unfork.jobs.spark.place import Place
+from unfork.jobs.spark.snapshot import Snapshots
+from unfork.jobs.spec import JobSpec
+from unfork.jobs.state import Kind
+from unfork.jobs.transform import NoTransform
+from unfork.jobs.verdict import Anchor, AsRead
+
+#: Blocks that the driver reads by itself, at most.
+LOCAL_BLOCKS_MAX = 100
+#: Rows that come back to the driver, at most about.
+DRIVER_ROWS_MAX = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """A run that is ours to do."""
+
+    run: Run
+    build: Generation
+    lease: Lease
+
+
+class InThread(Protocol):
+    """Runs a blocking function where it may block."""
+
+    def __call__(self, work: Callable[[], Finished]) -> Awaitable[Finished]:
+        """What the function returns."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moment:
+    """What ties a run to the chain, and the chain as it was read."""
+
+    anchor: Anchor
+    as_read: AsRead
+
+
+class Executor:
+    """Computes the runs of one chain's jobs."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        place: Place,
+        declarations: Declarations,
+        *,
+        raw: Database,
+        app: Database,
+        config: str | None,
+        local_blocks_max: int = LOCAL_BLOCKS_MAX,
+    ) -> None:
+        """`config` is the path by which tasks find the configuration, None for their own."""
+        self._spark = spark
+        self._place = place
+        self._declarations = declarations
+        self._raw = raw
+        self._app = app
+        self._config = config
+        self._local_blocks_max = local_blocks_max
+
+    async def execute(self, claimed: Claimed, in_thread: InThread) -> Finished:
+        """The run with its rows; raises what kept it from them.
+
+        A Retryable is no fault of the job: BlockReplaced and SnapshotLost ask for another plan.
+        """
+        started_at = datetime.now(UTC)
+        if len(claimed.run.span) <= self._local_blocks_max:
+            return await in_thread(lambda: self._compute(claimed, started_at, None))
+        expected = claimed.run.rows_expected
+        is_staged = expected is None or expected > DRIVER_ROWS_MAX
+        if is_staged:
+            await self._make_room(claimed)
+        async with self._hold(claimed) as held:
+            return await in_thread(
+                lambda: self._compute(claimed, started_at, held, is_staged=is_staged)
+            )
+
+    def interrupt(self, lease: Lease) -> None:
+        """Ends what Spark computes for a lease; safe where it computes nothing."""
+        self._spark.interruptTag(_tag(lease))
+
+    async def _make_room(self, claimed: Claimed) -> None:
+        """Makes the place where tasks put their rows."""
+        queries = app_schema.bound(self._place.chain.name)
+        async with self._app.session() as connected:
+            await staging.create(connected, queries, claimed.build, claimed.lease.token)
+
+    @asynccontextmanager
+    async def _hold(self, claimed: Claimed) -> AsyncIterator[Snapshots]:
+        """One state of each database that the run reads."""
+        run, chain = claimed.run, self._place.chain.name
+        given: dict[str, Any] = {
+            "holder": f"{claimed.lease.worker}/{claimed.lease.token}",
+            "first": run.span.first,
+            "at": run.last,
+            "max_s": float(self._place.config.spark.snapshot_max_s),
+        }
+        inputs = self._declarations.transforms[run.job].spec.inputs
+        if any(self._declarations.is_derived(name) for name in inputs):
+            async with snapshot.hold_both(self._raw, self._app, chain, **given) as both:
+                yield both
+        else:
+            async with snapshot.hold(self._raw, chain, **given) as raw:
+                yield Snapshots(raw=raw, app=None)
+
+    def _compute(
+        self,
+        claimed: Claimed,
+        started_at: datetime,
+        held: Snapshots | None,
+        *,
+        is_staged: bool = False,
+    ) -> Finished:
+        run = claimed.run
+        pool = "live" if run.kind is Kind.LIVE else "history"
+        try:
+            with session.running(self._spark, pool=pool, tag=_tag(claimed.lease)):
+                moment = self._look(run, held)
+                frame = self._frame(run, moment, held)
+                rows = self._staged(claimed, frame) if is_staged else frame.toArrow()
+        except errors.UnforkError:
+            raise
+        except Exception as error:
+            raise _translated(error, run.job) from error
+        return Finished(
+            build=claimed.build,
+            lease=claimed.lease,
+            anchor=moment.anchor,
+            as_read=moment.as_read,
+            rows=rows,
+            partitions=_partitions(run, moment.anchor),
+            config_hash=run.config_hash,
+            reason=run.reason.value,
+            invalidations=run.outdated,
+            started_at=started_at,
+        )
+
+    def _look(self, run: Run, held: Snapshots | None) -> _Moment:
+        """The two ends of the span as the raw store holds them; raises BlockReplaced."""
+        span = run.span
+        state = None if held is None else held.raw.name
+        with self._place.raw() as connection, connection.one_state(state):
+            row = connection.row(self._place.queries["read_ends"], span.first, span.last)
+        hash = None if row is None else row["hash"]
+        if row is None or hash is None or (run.last is not None and hash != run.last.hash):
+            raise raw_reading.replaced(run.last or BlockRef(span.last, b""), hash, self._place)
+        is_first = span.first == row["first_number"]
+        return _Moment(
+            anchor=Anchor(
+                span=span,
+                parent_hash=None if is_first else row["parent_hash"],
+                last=BlockRef(span.last, hash),
+            ),
+            as_read=AsRead(epoch=row["epoch"], floor=row["floor_number"]),
+        )
+
+    def _staged(self, claimed: Claimed, frame: DataFrame) -> Staged:
+        return sink.stage(
+            frame,
+            claimed.build.dataset,
+            token=claimed.lease.token,
+            chain=self._place.chain.name,
+            config=self._config,
+        )
+
+    def _frame(self, run: Run, moment: _Moment, held: Snapshots | None) -> DataFrame:
+        """The rows of the run, not computed yet."""
+        transform = self._declarations.transforms[run.job]
+        dataset = self._declarations.datasets[run.job]
+        spec = transform.spec
+        frames = [
+            self._local(spec, name, moment)
+            if held is None
+            else self._remote(spec, name, moment, held)
+            for name in spec.inputs
+        ]
+        return transform.apply(self._spark, frames).select(*dataset.names)
+
+    def _local(self, spec: JobSpec, name: str, moment: _Moment) -> DataFrame:
+        """An input that the driver reads: each in its own state, but all of them hold R."""
+        span, as_read = moment.anchor.span, moment.as_read
+        request = Request(
+            dataset=name,
+            chain=self._place.chain.name,
+            config=self._config,
+            first=None if self._declarations.is_state(name) else span.first,
+            last=span.last,
+            columns=spec.columns.get(name, ()),
+            at=moment.anchor.last,
+            floor=-1 if as_read.floor is None else as_read.floor,
+            epoch=as_read.epoch,
+        )
+        found = reading.resolve(request)
+        frame = self._spark.createDataFrame(reading.table(found), schema.struct(found.columns))
+        # In one piece nothing has to be shuffled, which costs more than all the rest.
+        return frame.coalesce(1)
+
+    def _remote(self, spec: JobSpec, name: str, moment: _Moment, held: Snapshots) -> DataFrame:
+        """An input that tasks read, from the state that the run holds."""
+        state = held.app if self._declarations.is_derived(name) else held.raw
+        assert state is not None
+        given = {**state.options(), "dataset": name, "last": str(moment.anchor.span.last)}
+        if not self._declarations.is_state(name):
+            given["first"] = str(moment.anchor.span.first)
+        if name in spec.columns:
+            given["columns"] = ",".join(spec.columns[name])
+        if self._config is not None:
+            given["config"] = self._config
+        return self._spark.read.format("unfork").options(**given).load()
+
+
+def _partitions(run: Run, anchor: Anchor) -> tuple[PartitionRead, ...]:
+    if run.mode is not Mode.PARTITION:
+        return ()
+    assert run.partition is not None
+    return (
+        PartitionRead(
+            key=run.partition, span=anchor.span, parent_hash=anchor.parent_hash, last=anchor.last
+        ),
+    )
+
+
+def _tag(lease: Lease) -> str:
+    return f"unfork-{lease.token}"
+
+
+def _translated(error: Exception, job: str) -> errors.UnforkError:
+    """What went wrong while a job was computed, as the worker should treat it."""
+    found = failures.typed(error)
+    if found is not None:
+        return found
+    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+        return errors.SparkUnavailable(f"Spark went away: {error}")
+    text = str(error).strip() or type(error).__name__
+    if isinstance(error, PySparkException | NoTransform):
+        return errors.JobFailed(f"job `{job}` failed: {text.splitlines()[0]}", job=job)
+    return errors.JobFailed(
+        f"job `{job}` raised {type(error).__name__}: {text.splitlines()[0]}", job=job
+    )

@@ -1,0 +1,82 @@
+"""Owns `format("unfork")`: a dataset of a chain as a Spark DataFrame, and as a stream of changes.
+
+Without `at` a DataFrame reads up to the position, as it is when Spark analyses the plan: once a
+DataFrame on a Spark of our own, before every action over Spark Connect. DataFrames that belong
+together (a join, two actions) are loaded with one `at`, or with the options of one `snapshot.hold`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.types import StructType
+
+from unfork import errors
+from unfork.jobs.spark import options, reading, schema, stream
+from unfork.jobs.spark.reading import Reading
+
+
+class UnforkSource(DataSource):
+    """Reads the tables of a chain; the options are described in options.py."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._reading: Reading | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` calls it."""
+        return "unfork"
+
+    def schema(self) -> StructType:
+        """The columns, and the moment at which everything else about the reading is decided."""
+        request = options.parse(self.options)
+        if request.stream is not None:
+            return schema.struct(stream.columns(request))
+        self._reading = reading.resolve(request)
+        return schema.struct(self._reading.columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of the rows as they are."""
+        if self._reading is None:
+            raise errors.ConfigInvalid("option stream: a stream is read with readStream")
+        return Reader(self._reading)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A reader of what changes."""
+        request = options.parse(self.options)
+        if request.stream is None:
+            raise errors.ConfigInvalid(
+                "option stream is missing: a stream needs a name, by which its place is kept"
+            )
+        return stream.Reader(request)
+
+
+class Reader(DataSourceReader):
+    """One reading: filters first, then tasks, then rows."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._pushed = reading.push(())
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+        """Keeps the filters that the database answers and gives the others back."""
+        self._pushed = self._reading.push(filters)
+        yield from self._pushed.left
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One task a span; none where no block can pass."""
+        return [InputPartition(task) for task in self._reading.cut(self._pushed)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        # Without any task Spark asks for a nameless one.
+        return iter(()) if partition.value is None else partition.value.read()

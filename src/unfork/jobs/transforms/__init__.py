@@ -1,0 +1,1 @@
+"""The built-in jobs: DataFrames in, a DataFrame out, native expressions only."""

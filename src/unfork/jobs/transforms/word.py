@@ -1,0 +1,64 @@
+"""Owns 256-bit words inside Spark: cut out of binary data, and summed exactly.
+
+Spark has no number of 256 bits. A word stays the 32 bytes it is, which sort like the number; a sum
+is made of its eight limbs of 32 bits, each summed as a 64-bit number, and put together afterwards.
+So a sum of up to 2^31 words is exact, and one of more is an overflow error (ANSI), never a wrong
+number. A sum is signed: 36 bytes in two's complement, big-endian.
+
+Binary is sliced here and nowhere else: it is free on Spark and unknown to some engines like it.
+It is written as SQL: made of one object a term, sums would cost more than a small run takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+#: Limbs of a word, and the bytes of each.
+LIMBS, LIMB_BYTES = 8, 4
+#: Bytes of a word.
+BYTES = LIMBS * LIMB_BYTES
+
+
+def at(data: Column, index: int) -> Column:
+    """The word at a place of ABI data, the first being 0."""
+    return F.substring(data, index * BYTES + 1, BYTES)
+
+
+def address(word: str, name: str) -> Column:
+    """The address in a column of words, its last 20 bytes, under a name of its own."""
+    return F.expr(f"substring({word}, {BYTES - 20 + 1}, 20) AS {name}")
+
+
+def limb_sums(name: str, value: str, sign: str | None = None) -> list[Column]:
+    """The sums of a column's limbs, for `agg`; the column `sign` is 1 or -1 for every row."""
+    times = "" if sign is None else f" * {sign}"
+    sums = []
+    for index, limb in enumerate(limb_names(name)):
+        digits = f"hex(substring({value}, {index * LIMB_BYTES + 1}, {LIMB_BYTES}))"
+        sums.append(F.expr(f"sum(CAST(conv({digits}, 16, 10) AS bigint){times}) AS {limb}"))
+    return sums
+
+
+def limb_names(name: str) -> Sequence[str]:
+    """The columns that `limb_sums` makes, from the highest limb to the lowest."""
+    return [f"{name}_limb{index}" for index in range(LIMBS)]
+
+
+def total(name: str) -> Column:
+    """The number that limb sums make together, as 36 bytes in two's complement."""
+    parts: list[str] = []
+    carry = "0L"
+    for limb in reversed(limb_names(name)):
+        whole = f"({limb} + {carry})"
+        parts.insert(0, _low_bytes(whole))
+        # An arithmetic shift rounds down, so what is left below is never negative.
+        carry = f"shiftright({whole}, 32)"
+    return F.expr(f"concat({_low_bytes(carry)}, {', '.join(parts)})")
+
+
+def _low_bytes(number: str) -> str:
+    """The lowest limb of a number, as its bytes."""
+    return f"unhex(lpad(hex({number} & 4294967295L), {2 * LIMB_BYTES}, '0'))"
