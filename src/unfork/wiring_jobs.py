@@ -1,0 +1,153 @@
+"""Owns the composition of what computes: Spark, the jobs of a configuration, and their workers.
+
+It stands beside wiring.py because Spark is large: whoever only follows a chain never loads it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from unfork import wiring
+from unfork.app.derived import DerivedDataset
+from unfork.app.refs import Refs
+from unfork.config import tree
+from unfork.config.load import Loaded
+from unfork.hot import schema as raw_schema
+from unfork.hot.advance import Upstream
+from unfork.jobs import catalog, session, thread
+from unfork.jobs.catalog import Catalog
+from unfork.jobs.commit import Commits
+from unfork.jobs.declaration import Declarations
+from unfork.jobs.execute import Executor
+from unfork.jobs.lease import Leases, Policy
+from unfork.jobs.lineage import Lineage
+from unfork.jobs.spark.place import Place
+from unfork.jobs.steps import Steps
+from unfork.jobs.tasks import Tasks
+from unfork.jobs.worker import Happened, Pace, Worker
+
+#: Seconds after which a worker that stopped in the middle of a transaction keeps nobody waiting.
+FROZEN_S = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Computing:
+    """A Spark, and the jobs that it computes."""
+
+    loaded: Loaded
+    spark: SparkSession
+    catalog: Catalog
+    declarations: Declarations
+
+
+@asynccontextmanager
+async def computing(loaded: Loaded) -> AsyncIterator[Computing]:
+    """Starts Spark and asks it what every job writes; raises ConfigInvalid with every problem.
+
+    It takes seconds, in a thread of its own.
+    """
+    jobs = catalog.read(loaded)
+    _let_import(jobs.folder)
+    stack = ExitStack()
+    spark = await thread.run(lambda: stack.enter_context(session.opened(loaded.config)))
+    try:
+        yield await thread.run(lambda: prepared(loaded, jobs, spark))
+    finally:
+        await thread.run(stack.close)
+
+
+def prepared(loaded: Loaded, jobs: Catalog, spark: SparkSession) -> Computing:
+    """The jobs, asked of a Spark that runs already."""
+    families = {chain.family for chain in loaded.config.chains}
+    raw = {one.name: one for family in families for one in raw_schema.datasets(family)}
+    declarations = Declarations(jobs, raw.values())
+    declarations.ask(spark)
+    return Computing(loaded=loaded, spark=spark, catalog=jobs, declarations=declarations)
+
+
+@asynccontextmanager
+async def worker(
+    made: Computing,
+    where: wiring.Urls,
+    chain: tree.Chain,
+    *,
+    name: str | None = None,
+    only: Lineage | None = None,
+    listener: Callable[[Happened], None] = lambda happened: None,
+) -> AsyncIterator[Worker]:
+    """A worker of one chain, not started yet; with `only`, for these jobs and nothing else."""
+    config = made.loaded.config
+    datasets = made.declarations.datasets
+
+    async def declare(job: str) -> DerivedDataset:
+        return datasets[job]
+
+    async with (
+        wiring.database(config, where.raw, service="jobs", idle_s_max=FROZEN_S) as raw,
+        wiring.database(config, where.app, service="jobs", idle_s_max=FROZEN_S) as app,
+    ):
+        survey = wiring.survey(chain, app, made.catalog)
+        for job, dataset in datasets.items():
+            survey.learn(job, dataset.schema_hash)
+        file = made.loaded.file
+        policy = Policy(lease_s=config.work.lease_s)
+        name = name or unique_name()
+        chores = Tasks(
+            chain.name,
+            app,
+            config.schedules,
+            wiring.scheduled(config, where, chain),
+            worker=name,
+            policy=policy,
+        )
+        yield Worker(
+            name,
+            lineage=only or made.catalog.lineage,
+            refs=Refs(chain.name, app, Upstream(chain.name, raw)),
+            survey=survey,
+            steps=Steps(
+                chain.name, app, declare=declare, lock_timeout_ms=config.database.lock_timeout_ms
+            ),
+            leases=Leases(chain.name, app, policy=policy),
+            commits=Commits(chain.name, app),
+            executor=Executor(
+                made.spark,
+                Place(config=config, chain=chain),
+                made.declarations,
+                raw=raw,
+                app=app,
+                config=None if file is None else str(file.resolve()),
+                local_blocks_max=config.planning.live_blocks_max,
+            ),
+            limits=wiring.limits(config),
+            pace=Pace(
+                live_runs_max=config.work.live_runs_max,
+                history_runs_max=config.work.history_runs_max,
+                run_s_max=config.work.run_max_s,
+            ),
+            chores=chores if config.schedules and only is None else None,
+            listener=listener,
+        )
+
+
+def _let_import(folder: Path) -> None:
+    """Lets code of a project import its other modules, here and where Spark runs it beside us."""
+    text = str(folder)
+    if text not in sys.path:
+        sys.path.append(text)
+    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if text not in known:
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (*known, text)))
+
+
+def unique_name() -> str:
+    """A name that no other worker has: what it is needed for is told by people's logs."""
+    return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(2).hex()}"
