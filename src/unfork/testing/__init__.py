@@ -1,0 +1,1 @@
+"""Shipped test tools: a simulated clock, in-memory wires, an oracle of rows and invariants."""
