@@ -1,0 +1,1 @@
+"""The real command, in processes of its own."""

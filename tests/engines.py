@@ -1,0 +1,155 @@
+"""The whole engine for tests: a devnet whose blocks go into the raw store, and workers on Spark.
+
+The chain moves when the test says so; every loop of a worker is a step that the test takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from tests.batches import batch, ref
+from tests.sparks import Chain
+from unfork import wiring, wiring_jobs
+from unfork.config import load
+from unfork.devnet.block import Block
+from unfork.devnet.knobs import Knobs
+from unfork.devnet.orders import Style
+from unfork.devnet.tree import Movement, Tree
+from unfork.hot.store import HotStore
+from unfork.jobs import catalog
+from unfork.jobs.worker import Happened, Worker
+from unfork.testing import derived
+from unfork.wiring_jobs import Computing
+
+#: Rounds after which work that does not end is a mistake.
+ROUNDS_MAX = 200
+
+
+@dataclass
+class Engine:
+    """A chain, its stores and the workers that derive from it."""
+
+    chain: Chain
+    tree: Tree
+    store: HotStore
+    computing: Computing
+    workers: list[Worker] = field(default_factory=list)
+    happened: list[Happened] = field(default_factory=list)
+
+    @property
+    def worker(self) -> Worker:
+        """The first worker."""
+        return self.workers[0]
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The chain as it is."""
+        found = [self.tree.at(number) for number in range(self.tree.head.number + 1)]
+        assert all(found)
+        return [block for block in found if block is not None]
+
+    async def grow(self, blocks: int) -> None:
+        """Adds blocks, committed at once."""
+        await self.take(self.tree.extend(blocks))
+
+    async def fork(self, *, depth: int, length: int, style: Style = Style.REPLACED) -> None:
+        """Replaces the last blocks by others."""
+        await self.take(self.tree.fork(depth=depth, length=length, style=style))
+
+    async def take(self, movement: Movement) -> None:
+        """Lets the raw store follow a movement of the chain."""
+        if movement.removed:
+            ancestor = self.tree.at(movement.removed[-1].number - 1)
+            assert ancestor is not None
+            await self.store.unwind(ref(ancestor), tip=ref(movement.head))
+        await self.commit(movement.added)
+
+    async def commit(self, blocks: Sequence[Block]) -> None:
+        if blocks:
+            head, finalized = self.tree.head, self.tree.finalized
+            await self.store.commit(batch(*blocks, head=head, finalized=finalized))
+
+    async def settle(self) -> None:
+        """Lets all workers do what there is to do, to the end."""
+        for _ in range(ROUNDS_MAX):
+            moved = [await worker.follow() for worker in self.workers]
+            again = await asyncio.gather(*(worker.dispatch() for worker in self.workers))
+            started = any(worker.is_running for worker in self.workers)
+            for worker in self.workers:
+                await worker.settled()
+            if not (any(moved) or any(again) or started):
+                return
+        raise AssertionError(f"there is no end of it: {self.happened[-5:]}")
+
+    async def rows(self, dataset: str, order: str) -> list[dict[str, Any]]:
+        """What people read under a dataset's name."""
+        text = f'SELECT * FROM {{app}}."{dataset}" ORDER BY {order}'
+        found = await self.chain.place.app_rows(text)
+        return [{name: _plain(value) for name, value in row.items()} for row in found]
+
+    async def check(self) -> None:
+        """The three built-in datasets are what the whole chain says, to the last row."""
+        blocks = self.blocks
+        held = await self.rows("token_transfers", "block_number, log_index")
+        assert held == derived.token_transfers(blocks)
+        balances = {
+            (row["token_address"], row["address"]): row["balance"]
+            for row in await self.rows("token_balances", "token_address, address")
+        }
+        assert balances == derived.token_balances(blocks)
+        assert await self.rows("daily_summary", "day") == derived.daily_summary(blocks)
+
+    async def watermarks(self) -> dict[str, int | None]:
+        """How far each dataset has come."""
+        rows = await self.chain.place.app_rows(
+            "SELECT worker_name, block_number FROM {app}.indexing_checkpoints"
+        )
+        return {row["worker_name"]: row["block_number"] for row in rows}
+
+
+@asynccontextmanager
+async def engine(
+    chain: Chain,
+    knobs: Knobs | None = None,
+    *,
+    workers: int = 1,
+    config: Mapping[str, Any] | None = None,
+    finality_depth_min: int = 10,
+) -> AsyncIterator[Engine]:
+    """An engine over an empty chain."""
+    place = chain.place
+    document = yaml.safe_load(chain.file.read_text())
+    chain.file.write_text(yaml.safe_dump({**document, **(config or {})}))
+    loaded = load.load(chain.file)
+    tree = Tree(knobs or Knobs(density=4, hostile=True, finality_lag=20, block_time_s=7200))
+    store = place.store(chain=place.chain(finality_depth_min=finality_depth_min, traces=True))
+    await store.open()
+    await store.claim(chain_id=1337, start=0)
+    computing = wiring_jobs.prepared(loaded, catalog.read(loaded), chain.spark)
+    made = Engine(chain=chain, tree=tree, store=store, computing=computing)
+    where = wiring.Urls(raw=place.dsn, app=place.app_dsn or place.dsn)
+    async with AsyncExitStack() as stack:
+        for number in range(workers):
+            worker = wiring_jobs.worker(
+                computing,
+                where,
+                loaded.config.chains[0],
+                name=f"worker-{number}",
+                listener=made.happened.append,
+            )
+            made.workers.append(await stack.enter_async_context(worker))
+        await made.commit(made.blocks)
+        yield made
+        for worker in made.workers:
+            await worker.stop()
+
+
+def _plain(value: Any) -> Any:
+    """A value of Postgres as the oracle has it."""
+    return int(value) if type(value).__name__ == "Decimal" else value
