@@ -293,7 +293,10 @@ def _show(to: output.Output, summary: Summary) -> None:
         "verified": [report.document() for report in summary.reports],
         "forks_made": {str(depth): count for depth, count in sorted(summary.forks_made.items())},
     }
-    boards = [progress.board(summary.tallies), *(work.board() for work in summary.work)]
+    boards = [
+        progress.board(summary.tallies, is_final=True),
+        *(work.board() for work in summary.work),
+    ]
     to.result(document, *boards, *_lines(summary))
 
 
