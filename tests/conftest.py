@@ -9,6 +9,7 @@ a chain with migrated schemas; places are used again after a wipe, because makin
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -31,6 +32,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture
+def own_log() -> Iterator[logging.Logger]:
+    """The logger above all of ours, for tests that configure it: put back as it was.
+
+    A command sends what unfork says to its own standard error; the tests that come after one in
+    the same process would have their words sent there too.
+    """
+    log = logging.getLogger("unfork")
+    handlers, level, propagates = list(log.handlers), log.level, log.propagate
+    yield log
+    log.handlers[:] = handlers
+    log.setLevel(level)
+    log.propagate = propagates
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ class Project:
 
 
 @pytest.fixture
-def project(place: Place, tmp_path: Path) -> Project:
+def project(place: Place, tmp_path: Path, own_log: logging.Logger) -> Project:
     return Project(place, tmp_path)
 
 

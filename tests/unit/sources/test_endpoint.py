@@ -91,7 +91,6 @@ def test_a_request_given_up_by_ourselves_says_nothing_about_it() -> None:
 
 def test_going_down_and_coming_back_are_told_once_each(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="unfork")
-    logging.getLogger("unfork").propagate = True
     one, _ = endpoint()
     for _ in range(FAILURES_MAX + 5):
         one.failed()

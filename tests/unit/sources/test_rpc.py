@@ -504,7 +504,6 @@ async def test_no_error_and_no_log_shows_the_key_of_an_endpoint(
     trouble: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="unfork")
-    logging.getLogger("unfork").propagate = True
     node, _ = rpc(ScriptedWire(lambda _: trouble, url="https://user:pass@node.test/v2/secret-key"))
     with pytest.raises((SourceUnavailable, RateLimited)) as caught:
         await ask(node, call())
