@@ -21,6 +21,7 @@ UnforkError
 │   ├── ToolMissing           E106  a program or package is not installed
 │   ├── DatasetStale          E510  a job's code changed and its dataset waits for a backfill
 │   ├── JobFailed             E511  a job's code failed, or took too long
+│   ├── CodeNotSent           E512  a project's modules cannot get to where Spark runs its tasks
 │   ├── KeyMissing            E107  a table whose changes are to be undone has no primary key
 │   └── PayloadsElsewhere     E108  the payload store is another's, or not the one that was used
 └── Inconsistent              stop rather than guess: the data is untouched
@@ -188,6 +189,12 @@ class JobFailed(Misconfigured):
     """A job's own code failed, or took too long."""
 
     code = "E511"
+
+
+class CodeNotSent(Misconfigured):
+    """The modules of a project cannot get to where Spark runs its tasks."""
+
+    code = "E512"
 
 
 class KeyMissing(Misconfigured):

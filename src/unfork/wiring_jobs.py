@@ -22,7 +22,7 @@ from unfork.config import tree
 from unfork.config.load import Loaded
 from unfork.hot import schema as raw_schema
 from unfork.hot.advance import Upstream
-from unfork.jobs import catalog, session, thread
+from unfork.jobs import catalog, project, session, thread
 from unfork.jobs.catalog import Catalog
 from unfork.jobs.commit import Commits
 from unfork.jobs.declaration import Declarations
@@ -55,7 +55,6 @@ async def computing(loaded: Loaded) -> AsyncIterator[Computing]:
     It takes seconds, in a thread of its own.
     """
     jobs = catalog.read(loaded)
-    _let_import(jobs.folder)
     stack = ExitStack()
     spark = await thread.run(lambda: stack.enter_context(session.opened(loaded.config)))
     try:
@@ -65,7 +64,13 @@ async def computing(loaded: Loaded) -> AsyncIterator[Computing]:
 
 
 def prepared(loaded: Loaded, jobs: Catalog, spark: SparkSession) -> Computing:
-    """The jobs, asked of a Spark that runs already."""
+    """The jobs, asked of a Spark that runs already and is given the project's own modules.
+
+    Raises ConfigInvalid with every problem, CodeNotSent where the modules cannot get there.
+    """
+    _let_import(jobs.folder)
+    if loaded.config.spark.ship_code or session.is_local(loaded.config.spark):
+        project.send(spark, jobs, session.folder(loaded.config))
     families = {chain.family for chain in loaded.config.chains}
     raw = {one.name: one for family in families for one in raw_schema.datasets(family)}
     declarations = Declarations(jobs, raw.values())
@@ -139,13 +144,10 @@ async def worker(
 
 
 def _let_import(folder: Path) -> None:
-    """Lets code of a project import its other modules, here and where Spark runs it beside us."""
+    """Lets code of a project import its other modules, whenever it does so."""
     text = str(folder)
     if text not in sys.path:
         sys.path.append(text)
-    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if text not in known:
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (*known, text)))
 
 
 def unique_name() -> str:

@@ -270,8 +270,8 @@ class Spark(Branch):
     driver_memory: str = Field(default="1g", pattern=r"^[1-9][0-9]*[mg]$")
     """Memory of the driver, and of everything where Spark runs on this machine: 768m, 2g."""
     ship_code: bool = True
-    """Whether unfork's own code is sent to executors and Connect servers; false where each of
-    them has the same release installed."""
+    """Whether code, unfork's and the project's own, is sent to executors and Connect servers; false
+    where each of them has the same release, and the project, installed."""
     read_tasks: int = Field(default=4, ge=1)
     """Pieces that a large read is cut into, each with a connection of its own."""
     snapshot_max_s: int = Field(default=300, ge=1, le=WAIT_S_MAX)

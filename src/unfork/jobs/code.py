@@ -5,23 +5,22 @@ is found in the syntax tree. That makes it the same in every process, whatever w
 and cheap enough for commands that never start Spark.
 
 What belongs to a function: its definition, the module-level definitions and imports that its names
-lead to, and so on through modules of the same top-level package; other packages are versions, not
-code. A module-level statement that defines nothing (`TABLE["x"] = 1`) belongs to it where it
-mentions one of those names. What is only reached at run time (`getattr` with a computed name, a
-file that is read) is not seen.
+lead to, and so on through modules of the same top-level package and of the project's folder; other
+packages are versions, not code. A module-level statement that defines nothing (`TABLE["x"] = 1`)
+belongs to it where it mentions one of those names. What is only reached at run time (`getattr` with
+a computed name, a file that is read) is not seen.
 """
 
 from __future__ import annotations
 
 import ast
-import contextlib
 import importlib
-import os
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from unfork.jobs import modules
 
 
 class CodeMissing(Exception):
@@ -58,22 +57,22 @@ def used_by(reference: str, folder: Path | None) -> tuple[Piece, ...]:
     Modules are looked for in `folder` first, then where Python looks. Raises CodeMissing.
     """
     module_name, _, function = reference.partition(":")
-    with importable(folder):
-        modules = _Modules(module_name.partition(".")[0])
-        module = modules.get(module_name)
+    with modules.importable(folder):
+        known = _Modules(module_name.partition(".")[0], folder)
+        module = known.get(module_name)
         if module is None:
             where = f"in {folder} or installed" if folder is not None else "installed"
             raise CodeMissing(f"there is no module `{module_name}` {where}")
         if function not in module.bound:
             raise CodeMissing(f"{module.file.name} defines no `{function}`")
-        found = _Closure(modules).of(module, function)
+        found = _Closure(known).of(module, function)
     return tuple(sorted(found, key=lambda piece: (piece.module, piece.line, piece.text)))
 
 
 def load(reference: str, folder: Path | None) -> Callable[..., Any]:
     """The function itself, imported. Raises CodeMissing where that fails, with the cause."""
     module_name, _, function = reference.partition(":")
-    with importable(folder):
+    with modules.importable(folder):
         try:
             found = getattr(importlib.import_module(module_name), function)
         except Exception as error:
@@ -81,21 +80,6 @@ def load(reference: str, folder: Path | None) -> Callable[..., Any]:
     if not callable(found):
         raise CodeMissing(f"`{reference}` is not a function")
     return found  # type: ignore[no-any-return]
-
-
-@contextlib.contextmanager
-def importable(folder: Path | None) -> Iterator[None]:
-    """Lets modules of a project folder be found while it lasts."""
-    if folder is None or os.fspath(folder) in sys.path:
-        yield
-        return
-    text = os.fspath(folder)
-    sys.path.insert(0, text)
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.path.remove(text)
 
 
 def canonical(node: ast.AST) -> str:
@@ -137,22 +121,30 @@ def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 class _Modules:
-    """The modules of one top-level package, read when they are asked for."""
+    """The modules of one project, read when they are asked for."""
 
-    def __init__(self, package: str) -> None:
-        self._package = package
+    def __init__(self, package: str, folder: Path | None) -> None:
+        self._folder = folder
+        #: By top-level name, whether it is of the project.
+        self._own = {package: True}
         self._read: dict[str, _Module | None] = {}
 
     def get(self, name: str) -> _Module | None:
-        """A module of the package, None where it is not one or has no source."""
-        if name.partition(".")[0] != self._package:
+        """A module of the project, None where it is not one or has no source."""
+        if not self._is_own(name.partition(".")[0]):
             return None
         if name not in self._read:
             self._read[name] = self._module(name)
         return self._read[name]
 
+    def _is_own(self, name: str) -> bool:
+        if name not in self._own:
+            found = modules.top(name)
+            self._own[name] = found is not None and found.is_in(self._folder)
+        return self._own[name]
+
     def _module(self, name: str) -> _Module | None:
-        file = _file(name)
+        file = modules.source(name)
         if file is None:
             return None
         module = _Module(name, file, file.name == "__init__.py")
@@ -163,29 +155,6 @@ class _Modules:
             if not names:
                 module.loose.append((statement, _mentioned(statement)))
         return module
-
-
-def _file(name: str) -> Path | None:
-    """The source of a module, found without running it or the packages around it."""
-    top, *inner = name.split(".")
-    found = (finder.find_spec(top, None) for finder in sys.meta_path)
-    spec = next((one for one in found if one is not None), None)
-    if spec is None:
-        return None
-    folders = [Path(place) for place in spec.submodule_search_locations or ()]
-    file = Path(spec.origin) if spec.origin else None
-    for part in inner:
-        places = [folder / part for folder in folders]
-        sources = [source for place in places for source in _sources(place)]
-        file = next((source for source in sources if source.is_file()), None)
-        folders = [place for place in places if place.is_dir()]
-        if file is None and not folders:
-            return None
-    return file if file is not None and file.suffix == ".py" else None
-
-
-def _sources(place: Path) -> tuple[Path, Path]:
-    return place / "__init__.py", place.with_suffix(".py")
 
 
 class _Closure:

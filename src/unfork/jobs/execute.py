@@ -14,6 +14,7 @@ written here: a run that dies leaves its lease, and perhaps a place in staging t
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -50,6 +51,9 @@ from unfork.jobs.verdict import Anchor, AsRead
 LOCAL_BLOCKS_MAX = 100
 #: Rows that come back to the driver, at most about.
 DRIVER_ROWS_MAX = 20_000
+
+#: What Python says in a task that lacks a module.
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,6 +278,13 @@ def _translated(error: Exception, job: str) -> errors.UnforkError:
     if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
         return errors.SparkUnavailable(f"Spark went away: {error}")
     text = str(error).strip() or type(error).__name__
+    missing = _MISSING.search(text) if isinstance(error, PySparkException) else None
+    if missing is not None:
+        return errors.JobFailed(
+            f"job `{job}` failed: Spark's tasks find no module `{missing.group(1)}`; install it "
+            "where they run, or import it by its name in the project's own modules, which are sent",
+            job=job,
+        )
     if isinstance(error, PySparkException | NoTransform):
         return errors.JobFailed(f"job `{job}` failed: {text.splitlines()[0]}", job=job)
     return errors.JobFailed(

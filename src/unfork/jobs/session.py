@@ -74,7 +74,7 @@ def opened(config: tree.Config, *, name: str = "unfork") -> Iterator[SparkSessio
     spark = _connected(config.spark) if config.spark.remote else _started(config, name)
     try:
         if config.spark.ship_code and not is_local(config.spark):
-            _ship(spark, Path(config.data_dir) / "spark")
+            package.send(spark, package.build(folder(config)))
         spark.dataSource.register(UnforkSource)
         yield spark
     finally:
@@ -113,6 +113,11 @@ def is_local(config: tree.Spark) -> bool:
     return not config.remote and config.master.split("[")[0] == "local"
 
 
+def folder(config: tree.Config) -> Path:
+    """Where the files of Spark are that we make for it."""
+    return Path(config.data_dir) / "spark"
+
+
 def _is_classic(spark: SparkSession) -> bool:
     """Whether the driver's Java process is ours."""
     return type(spark).__module__ == "pyspark.sql.session"
@@ -120,10 +125,10 @@ def _is_classic(spark: SparkSession) -> bool:
 
 def _started(config: tree.Config, name: str) -> SparkSession:
     """A Spark of our own, whose driver is a Java process that ends with us."""
-    folder = Path(config.data_dir) / "spark"
-    folder.mkdir(parents=True, exist_ok=True)
+    place = folder(config)
+    place.mkdir(parents=True, exist_ok=True)
     # Java's own words and Spark's warnings belong into a file: the screen is the command's.
-    home = java.home(java.find(), folder / "java", log=folder / "spark.log")
+    home = java.home(java.find(), place / "java", log=place / "spark.log")
     # A program that Spark starts imports unfork from where we did.
     path = os.pathsep.join(filter(None, (str(package.root()), os.environ.get("PYTHONPATH"))))
     given = {"JAVA_HOME": str(home), "PYTHONPATH": path}
@@ -140,7 +145,7 @@ def _started(config: tree.Config, name: str) -> SparkSession:
         except Exception as error:
             raise errors.SparkUnavailable(
                 f"Spark did not start on {config.spark.master}: {_first_line(error)}; "
-                f"see {folder / 'spark.log'}"
+                f"see {place / 'spark.log'}"
             ) from error
 
 
@@ -170,14 +175,6 @@ def _knock(remote: str) -> None:
     address = (parts.hostname or "localhost", parts.port or CONNECT_PORT)
     with socket.create_connection(address, timeout=CONNECT_TIMEOUT_S):
         pass
-
-
-def _ship(spark: SparkSession, folder: Path) -> None:
-    """Sends our code to where tasks run.
-
-    The file stays: executors come for it when they need it, which may be hours later.
-    """
-    spark.addArtifacts(str(package.build(folder)), pyfile=True)
 
 
 def _end(spark: SparkSession, *, is_ours: bool) -> None:

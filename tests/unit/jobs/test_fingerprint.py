@@ -39,6 +39,8 @@ from shop import words
 from shop.jobs.helpers import double, unused_too
 from .more import third
 import shop.deep.module
+import beside
+from beside_too import word
 
 LIMIT = 5
 UNUSED = 1
@@ -52,6 +54,7 @@ else:
 
 def f(logs):
     """Says what it does."""
+    aside = beside.far(), word
     return own(logs), double(LIMIT), words.NAME, TABLE, SWITCH, third, shop.deep.module.far(), json
 
 
@@ -70,6 +73,8 @@ def unused(rows):
     "shop/jobs/more.py": "third = 3\n",
     "shop/jobs/late.py": "value = 1\n",
     "shop/deep/module.py": "def far():\n    return 1\n",
+    "beside.py": "def far():\n    return 1\ndef unused():\n    return 2\n",
+    "beside_too.py": "word = 1\nother = 2\n",
     "s.sql": "select block_number, address from hot_logs where data = 'x'",
 }
 
@@ -103,6 +108,10 @@ def hashes(folder: Path, jobs: str = JOBS, files: dict[str, str] | None = None) 
         ("shop/jobs/more.py", "third = 3", "third = 4", True),
         ("shop/jobs/late.py", "value = 1", "value = 2", True),
         ("shop/deep/module.py", "return 1", "return 2", True),
+        ("beside.py", "return 1", "return 3", True),
+        ("beside.py", "return 2", "return 3", False),
+        ("beside_too.py", "word = 1", "word = 2", True),
+        ("beside_too.py", "other = 2", "other = 3", False),
     ],
 )
 def test_the_code_counts_as_far_as_the_transform_uses_it(
