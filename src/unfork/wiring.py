@@ -1,6 +1,9 @@
 """Owns the composition: the one file that knows every concrete class and puts them together.
 
 Everything else receives what it needs. Nothing here decides anything about data.
+
+What only some commands put together is imported where it is made: HTTP clients, decoders and the
+encoders of COPY take longer to load than most commands take to answer.
 """
 
 from __future__ import annotations
@@ -11,9 +14,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from unfork.app import maintenance
 from unfork.app import schema as app_schema
 from unfork.app.indexing_errors import IndexingErrors
 from unfork.chain.span import Span
@@ -21,20 +23,21 @@ from unfork.clock import Clock
 from unfork.config import tree
 from unfork.database.database import Database
 from unfork.database.embedded import Embedded
-from unfork.datasets.batch import Batch
 from unfork.errors import ProofFailed
 from unfork.hot import schema as raw_schema
 from unfork.hot.payloads import PayloadStore
-from unfork.hot.repair import Repair
-from unfork.hot.store import HotStore
-from unfork.ingest.follow import Event, Follower, Policy
 from unfork.jobs import survey as surveys
 from unfork.jobs import thread
 from unfork.jobs.catalog import Catalog
 from unfork.jobs.survey import Survey
 from unfork.jobs.work import Limits
-from unfork.sources.evm import EvmSource
-from unfork.verify import blocks
+
+if TYPE_CHECKING:
+    from unfork.datasets.batch import Batch
+    from unfork.hot.repair import Repair
+    from unfork.hot.store import HotStore
+    from unfork.ingest.follow import Event, Follower
+    from unfork.sources.evm import EvmSource
 
 #: Work that says what it found.
 Work = Callable[[], Coroutine[Any, Any, Mapping[str, Any]]]
@@ -100,12 +103,16 @@ def error_payloads(config: tree.Config, chain: tree.Chain) -> PayloadStore:
 
 def source(chain: tree.Chain) -> EvmSource:
     """The source of a chain."""
+    from unfork.sources.evm import EvmSource
+
     return EvmSource(chain, clock=Clock(), random=random.Random())
 
 
 @asynccontextmanager
 async def repair(config: tree.Config, pool: Database, chain: tree.Chain) -> AsyncIterator[Repair]:
     """The reconciler of a chain, which asks the chain's source, if it has one, for what is gone."""
+    from unfork.hot.repair import Repair
+
     asked = source(chain) if chain.source.urls else None
 
     async def fetch(number: int) -> Batch | None:
@@ -180,6 +187,8 @@ def scheduled(config: tree.Config, where: Urls, chain: tree.Chain) -> Mapping[st
         return {"mended": mended, "left": left}
 
     async def verified() -> Mapping[str, Any]:
+        from unfork.verify import blocks
+
         async with database(config, where.raw) as pool:
             report = await blocks.verify(pool, chain.name, payloads=payloads(config, chain))
         if not report.ok:
@@ -190,6 +199,8 @@ def scheduled(config: tree.Config, where: Urls, chain: tree.Chain) -> Mapping[st
         return {"blocks": report.blocks, "proven": report.proven}
 
     async def maintained() -> Mapping[str, Any]:
+        from unfork.app import maintenance
+
         async with database(config, where.app) as pool:
             return await maintenance.prune(
                 chain.name,
@@ -208,6 +219,8 @@ def scheduled(config: tree.Config, where: Urls, chain: tree.Chain) -> Mapping[st
 @asynccontextmanager
 async def store(config: tree.Config, where: Urls, chain: tree.Chain) -> AsyncIterator[HotStore]:
     """The hot store of a chain, not opened yet."""
+    from unfork.hot.store import HotStore
+
     async with database(config, where.raw, service="ingest") as pool:
         made = HotStore(
             chain,
@@ -234,6 +247,8 @@ async def follower(
     last: int | None = None,
 ) -> AsyncIterator[Follower]:
     """The follower of a chain, not started yet; with `last` it holds nothing above that block."""
+    from unfork.ingest.follow import Follower, Policy
+
     async with (
         store(config, where, chain) as hot,
         database(config, where.app, service="ingest") as app,

@@ -11,12 +11,11 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from unfork import wiring, wiring_jobs
-from unfork.app.derived import DerivedDataset
+from unfork import wiring
 from unfork.chain.span import Span
 from unfork.cli import looking, progress, tools
 from unfork.cli.context import (
@@ -35,7 +34,7 @@ from unfork.cli.looking import Look
 from unfork.config.load import Loaded
 from unfork.config.tree import Chain
 from unfork.errors import Misconfigured
-from unfork.jobs import backfill, explain, session
+from unfork.jobs import backfill, explain
 from unfork.jobs.backfill import Anew, InPlace, Nothing, Proposal
 from unfork.jobs.catalog import Catalog
 from unfork.jobs.lineage import Lineage, Touched
@@ -44,7 +43,10 @@ from unfork.jobs.report import Standing
 from unfork.jobs.request import Requests
 from unfork.jobs.run import Cause, Plan, Total
 from unfork.jobs.spec import JobSpec
-from unfork.wiring_jobs import Computing
+
+if TYPE_CHECKING:
+    from unfork.app.derived import DerivedDataset
+    from unfork.wiring_jobs import Computing
 
 #: Seconds between two looks at how much is left.
 LOOK_INTERVAL_S = 0.5
@@ -93,6 +95,9 @@ class Spark:
     def computing(self) -> Computing:
         """Started, and asked what every job writes."""
         if self.known is None:
+            from unfork import wiring_jobs
+            from unfork.jobs import session
+
             spark = self._stack.enter_context(session.opened(self._loaded.config))
             self.known = wiring_jobs.prepared(self._loaded, self._jobs, spark)
         return self.known
@@ -247,6 +252,8 @@ async def carry_out(
     stopping: asyncio.Event,
 ) -> int:
     """Works on the job and what it reads until all of it is done; the blocks that are left."""
+    from unfork import wiring_jobs
+
     config, lineage = computing.loaded.config, computing.catalog.lineage
     needed = Lineage([*lineage.upstream(spec.name), spec])
     ending = asyncio.Event()

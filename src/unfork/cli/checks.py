@@ -11,7 +11,7 @@ import socket
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from unfork import telemetry, wiring
 from unfork.cli import simulated
@@ -19,7 +19,9 @@ from unfork.cli.output import size
 from unfork.config import tree
 from unfork.errors import SourceUnavailable, UnforkError
 from unfork.jobs import java as javas
-from unfork.sources.wire import Wire, connect
+
+if TYPE_CHECKING:
+    from unfork.sources.wire import Wire
 
 PYTHON_MIN = (3, 11)
 POSTGRES_MIN = 15
@@ -125,6 +127,8 @@ def ports(config: tree.Config) -> list[Finding]:
 
 async def sources(config: tree.Config) -> list[Finding]:
     """Every endpoint of every chain, asked for the number of its chain."""
+    from unfork.sources.wire import connect
+
     findings = []
     for chain in config.chains:
         if not chain.source.urls and not simulated.is_simulated(chain):

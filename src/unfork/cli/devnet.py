@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,7 +13,9 @@ from unfork.config.load import Flag
 from unfork.config.tree import FORK_LENGTHS, FORK_STYLES, Config
 from unfork.devnet import faults
 from unfork.devnet.faults import Faults
-from unfork.devnet.live import Live
+
+if TYPE_CHECKING:
+    from unfork.devnet.live import Live
 
 #: Turns of a seeded schedule of faults: ten thousand requests, then the node is well.
 TURNS = 200
@@ -124,6 +126,8 @@ def command(
 async def _serve(
     context: Context, config: Config, wrong: Wrong, blocks: int | None, stopping: asyncio.Event
 ) -> None:
+    from unfork.devnet.live import Live
+
     live = await Live.start(config.devnet, faults=wrong.faults(config.devnet.seed))
     try:
         document = {**_document(live), "faults": {"named": wrong.named, "seed": wrong.seed}}

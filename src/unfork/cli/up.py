@@ -15,7 +15,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,10 +29,12 @@ from unfork.cli.verify import verified
 from unfork.cli.working import WorkTally
 from unfork.config.load import Loaded
 from unfork.config.tree import Chain, Config
-from unfork.devnet.live import Live
 from unfork.errors import Misconfigured, UnforkError
 from unfork.jobs import catalog
 from unfork.verify.report import Report
+
+if TYPE_CHECKING:
+    from unfork.devnet.live import Live
 
 log = telemetry.logger(__name__)
 
@@ -140,6 +142,8 @@ async def _devnet(config: Config) -> AsyncIterator[Live | None]:
     if not any(simulated.is_simulated(chain) for chain in config.chains):
         yield None
         return
+    from unfork.devnet.live import Live
+
     live = await Live.start(config.devnet, place=simulated.place(config))
     try:
         yield live

@@ -1,6 +1,7 @@
 """Owns working for chains from a command: Spark, a worker a chain, and what a person sees of it.
 
-A Spark that goes away is started again: nothing of what it was computing is lost but the time.
+A Spark that goes away is started again: nothing of what it was computing is lost but the time. It
+is large, so nothing of it is imported before there is something to work for.
 """
 
 from __future__ import annotations
@@ -10,20 +11,22 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
-from unfork import telemetry, wiring, wiring_jobs
+from unfork import telemetry, wiring
 from unfork.cli.context import unless_told
 from unfork.config import tree
 from unfork.config.load import Loaded
 from unfork.errors import SparkUnavailable, UnforkError
 from unfork.jobs.lineage import Lineage
 from unfork.jobs.run import Cause
-from unfork.jobs.worker import Happened, Worker
-from unfork.wiring_jobs import Computing
+
+if TYPE_CHECKING:
+    from unfork.jobs.worker import Happened, Worker
+    from unfork.wiring_jobs import Computing
 
 log = telemetry.logger(__name__)
 
@@ -150,6 +153,8 @@ async def work(
     `ready` returns once a chain has its schemas, or False where it never will. What halts one chain
     is noted in its tally and stops no other. Raises what keeps all of them from being worked for.
     """
+    from unfork import wiring_jobs
+
     failures = 0
     while not stopping.is_set():
         try:
@@ -179,6 +184,8 @@ async def _work_all(
     stopping: asyncio.Event,
     ready: Callable[[WorkTally], Awaitable[bool]],
 ) -> None:
+    from unfork import wiring_jobs
+
     async def one(chain: tree.Chain, tally: WorkTally) -> None:
         tally.note = "waits for the chain"
         if tally.halt is not None or not await unless_told(stopping, _told(ready(tally))):
