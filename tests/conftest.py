@@ -4,12 +4,14 @@ Each xdist worker has servers of its own, in a temporary folder, without fsync: 
 tests. `postgres` is the embedded server; `any_postgres` runs a test once per server. A `Place` is
 a chain with migrated schemas; places are used again after a wipe, because making schemas is slow.
 
-`spark` is one Spark for the whole run: every test that uses it goes to the same xdist worker.
+`spark` is one Spark for the whole run: every test that uses it goes to the same xdist worker. Every
+Java of the run compiles quickly rather than well: none lives for as long as the other would pay.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.sparks import Chain, Near
+
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

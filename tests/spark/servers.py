@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -42,8 +42,8 @@ def connect_server(folder: Path, *, installed: Path | None = None) -> Iterator[s
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     command += ["spark-internal"]
     sign = r"server started at.*:(\d+)"
-    with _running(command, folder, sign, memory="768m", installed=installed) as port:
-        yield f"sc://127.0.0.1:{port}"
+    with _started(command, folder, sign, memory="768m", installed=installed) as port:
+        yield f"sc://127.0.0.1:{port()}"
 
 
 @contextmanager
@@ -54,25 +54,34 @@ def cluster(folder: Path) -> Iterator[str]:
     master = ["bin/spark-class", f"{deploy}.master.Master", *here, "--port", "0"]
     worker = ["bin/spark-class", f"{deploy}.worker.Worker", *here, "--cores", "1"]
     with ExitStack() as stack:
-        url = stack.enter_context(_running(master, folder, r"Spark master at (spark://\S+)"))
-        for number in range(2):
-            work = ["--memory", "700m", "--work-dir", str(folder / f"work{number}"), url]
+        started = stack.enter_context(_started(master, folder, r"Spark master at (spark://\S+)"))
+        url = started()
+        workers = [
             stack.enter_context(
-                _running([*worker, *work], folder, r"Successfully (registered) with master")
+                _started(
+                    [*worker, "--memory", "700m", "--work-dir", str(folder / f"work{number}"), url],
+                    folder,
+                    r"Successfully (registered) with master",
+                )
             )
+            for number in range(2)
+        ]
+        for registered in workers:
+            registered()
         yield url
 
 
 @contextmanager
-def _running(
+def _started(
     command: Sequence[str],
     folder: Path,
     sign: str,
     *,
     memory: str = "256m",
     installed: Path | None = None,
-) -> Iterator[str]:
-    """A server, once it has printed a line with the sign; what the sign's group matched."""
+) -> Iterator[Callable[[], str]]:
+    """A server; what is called waits until it has printed a line with the sign, and returns what
+    the sign's group matched."""
     home = java.home(java.find(), folder / "java")
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
@@ -108,12 +117,15 @@ def _running(
                 there.set()
         there.set()
 
+    def wait() -> str:
+        there.wait(START_S)
+        assert found, "".join(said[-50:])
+        return found[0]
+
     thread = threading.Thread(target=listen, daemon=True)
     thread.start()
     try:
-        there.wait(START_S)
-        assert found, "".join(said[-50:])
-        yield found[0]
+        yield wait
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait()
