@@ -380,9 +380,16 @@ class Worker:
             await thread.run(lambda: self._executor.interrupt(lease))
 
     async def _tell(self, telling: Coroutine[Any, Any, Any]) -> None:
-        """Tells the database what became of a lease; where it is away, the reaper will see."""
+        """Tells the database what became of a lease; where it is away, the reaper will see.
+
+        Once begun it is not left: a worker that stops would leave a lease behind as if it had died.
+        """
+        task = asyncio.create_task(telling)
         try:
-            await asyncio.shield(asyncio.create_task(telling))
+            try:
+                await asyncio.shield(task)
+            except asyncio.CancelledError:
+                await task
         except errors.Retryable as error:
             telemetry.event(log, "lease_left", error=str(error))
 
