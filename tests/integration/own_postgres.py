@@ -68,7 +68,7 @@ class OwnPostgres:
         """
         os.kill(self._processes()[0], signal.SIGQUIT)
         pid_file = self.folder / "data" / "postmaster.pid"
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(60.0):
             while pid_file.exists():
                 await asyncio.sleep(0.01)
         await self.stop()

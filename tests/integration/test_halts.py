@@ -27,7 +27,7 @@ async def until_caught_up(workplace: Workplace, follow: Follow) -> None:
     try:
         await follow.caught_up(process)
         process.signal(signal.SIGTERM)
-        assert await process.wait(15.0) == 0
+        assert await process.wait(60.0) == 0
     finally:
         await process.kill()
     await follow.is_exact()

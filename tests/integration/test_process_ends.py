@@ -1,15 +1,16 @@
 """Goal: the process ends when it is told to, and there is only one of it per chain.
 
 Method: the real `unfork ingest` gets SIGTERM at the head, in a backfill, while its database is
-frozen and while its node never answers; a second one is started beside a first.
+frozen and while its node never answers; a second one is started beside a first. All that it waits
+for by itself is set to hours, so that an end which waited for one of them would never come.
 """
 
 from __future__ import annotations
 
 import asyncio
 import signal
-import time
 from pathlib import Path
+from typing import Any
 
 from tests.integration.live_chain import Follow, live
 from tests.integration.own_postgres import OwnPostgres
@@ -18,27 +19,42 @@ from tests.places import Server
 from unfork.devnet.faults import Silence
 from unfork.devnet.knobs import Knobs
 
-#: Seconds in which a process must be gone after SIGTERM.
-END_S = 15.0
+#: Seconds in which a process must be gone after SIGTERM, on the busiest of machines.
+END_S = 60.0
+#: Longer than anything here has time for.
+HOURS_S = 36_000
+PATIENT_NODE = {"poll_interval_ms": HOURS_S * 1000, "request_timeout_s": HOURS_S}
+PATIENT_DATABASE = {"statement_timeout_s": HOURS_S, "connect_timeout_s": HOURS_S}
 KNOBS = Knobs(seed=3, density=3, fork_rate=0.1)
 
 
-async def ends(process: Process) -> float:
-    """Tells the process to end and expects exit code 0; how many seconds that took."""
-    began = time.monotonic()
+def placed(folder: Path, name: str, dsn: str, url: str, **settings: Any) -> Workplace:
+    """A follower that waits for hours for whatever it waits for."""
+    return Workplace(
+        folder,
+        name,
+        dsn,
+        (url,),
+        settings=settings,
+        source=PATIENT_NODE,
+        database=PATIENT_DATABASE,
+    )
+
+
+async def ends(process: Process) -> None:
+    """Tells the process to end and expects exit code 0."""
     process.signal(signal.SIGTERM)
     assert await process.wait(END_S) == 0, process.said()
-    return time.monotonic() - began
 
 
 async def test_sigterm_at_the_head_ends_it_at_once(postgres: Server, tmp_path: Path) -> None:
     async with live(KNOBS, blocks=20) as chain:
-        workplace = Workplace(tmp_path, "sigterm", postgres.dsn, (chain.url,))
+        workplace = placed(tmp_path, "sigterm", postgres.dsn, chain.url)
         follow = Follow(chain, postgres.dsn, "sigterm", workplace.payloads)
         process = await workplace.start()
         try:
             await follow.caught_up(process)
-            assert await ends(process) < 5.0
+            await ends(process)
             await follow.is_exact()
         finally:
             await process.kill()
@@ -46,8 +62,7 @@ async def test_sigterm_at_the_head_ends_it_at_once(postgres: Server, tmp_path: P
 
 async def test_sigterm_in_a_backfill_leaves_whole_blocks(postgres: Server, tmp_path: Path) -> None:
     async with live(KNOBS, blocks=1_500) as chain:
-        settings = {"batch_blocks_max": 20}
-        workplace = Workplace(tmp_path, "halfway", postgres.dsn, (chain.url,), settings=settings)
+        workplace = placed(tmp_path, "halfway", postgres.dsn, chain.url, batch_blocks_max=20)
         follow = Follow(chain, postgres.dsn, "halfway", workplace.payloads)
         process = await workplace.start()
         try:
@@ -64,7 +79,9 @@ async def test_sigterm_ends_it_although_the_database_is_frozen(
     own: OwnPostgres, tmp_path: Path
 ) -> None:
     async with live(KNOBS, blocks=20) as chain:
-        workplace = Workplace(tmp_path, "frozenend", own.dsn, (chain.url,))
+        workplace = Workplace(
+            tmp_path, "frozenend", own.dsn, (chain.url,), database=PATIENT_DATABASE
+        )
         follow = Follow(chain, own.dsn, "frozenend", workplace.payloads)
         process = await workplace.start()
         try:
@@ -90,7 +107,8 @@ async def test_sigterm_ends_it_although_the_node_never_answers(
     postgres: Server, tmp_path: Path
 ) -> None:
     async with live(KNOBS, blocks=20) as chain:
-        workplace = Workplace(tmp_path, "silent", postgres.dsn, (chain.url,))
+        source = {"request_timeout_s": HOURS_S}
+        workplace = Workplace(tmp_path, "silent", postgres.dsn, (chain.url,), source=source)
         follow = Follow(chain, postgres.dsn, "silent", workplace.payloads)
         process = await workplace.start()
         try:
@@ -102,7 +120,7 @@ async def test_sigterm_ends_it_although_the_node_never_answers(
                 return chain.faults.counts["Silence"] > asked
 
             await process.until(waits)
-            assert await ends(process) < 5.0
+            await ends(process)
         finally:
             await process.kill()
 
@@ -112,14 +130,14 @@ async def test_sigterm_ends_it_before_the_node_has_ever_answered(
 ) -> None:
     async with live(KNOBS) as chain:
         chain.faults.switch_on(Silence())
-        process = await Workplace(tmp_path, "mute", postgres.dsn, (chain.url,)).start()
+        process = await placed(tmp_path, "mute", postgres.dsn, chain.url).start()
         try:
 
             async def waits() -> bool:
                 return chain.faults.counts["Silence"] > 0
 
             await process.until(waits)
-            assert await ends(process) < 5.0
+            await ends(process)
         finally:
             await process.kill()
 
@@ -149,7 +167,7 @@ async def test_sigterm_ends_it_while_it_waits_for_its_first_database(
     own: OwnPostgres, tmp_path: Path
 ) -> None:
     async with live(KNOBS) as chain:
-        workplace = Workplace(tmp_path, "waiting", own.dsn, (chain.url,))
+        workplace = placed(tmp_path, "waiting", own.dsn, chain.url)
         await own.stop()
         try:
             process = await workplace.start()
@@ -159,7 +177,7 @@ async def test_sigterm_ends_it_while_it_waits_for_its_first_database(
                     return "waiting" in process.said()
 
                 await process.until(waits)
-                assert await ends(process) < 5.0
+                await ends(process)
             finally:
                 await process.kill()
         finally:

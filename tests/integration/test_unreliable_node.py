@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,16 @@ async def followed(
         await server.close()
 
 
+def met(chain: LiveChain, fault: str, *, times: int) -> Callable[[], Awaitable[bool]]:
+    """Whether a fault has struck so often since now."""
+    before = chain.faults.counts[fault]
+
+    async def is_met() -> bool:
+        return chain.faults.counts[fault] >= before + times
+
+    return is_met
+
+
 async def matches(process: Process, follow: Follow, *, timeout_s: float = 60.0) -> None:
     """Expects the store to become equal to the chain."""
     await follow.chain.stand_still()
@@ -133,7 +144,7 @@ async def test_every_kind_of_fork_is_followed_although_all_was_called_final(
         await matches(process, follow)
         # It happened while nobody looked.
         process.signal(signal.SIGTERM)
-        assert await process.wait(15.0) == 0
+        assert await process.wait(60.0) == 0
         chain.fork(depth=5, length=5)
         again = await workplace.start()
         try:
@@ -208,11 +219,11 @@ async def test_outages_of_the_node_are_outlived_without_hammering_it(
     async with followed(tmp_path, postgres.dsn, "outage") as (chain, process, follow, _):
         await matches(process, follow)
         for outage in OUTAGES:
-            asked = chain.faults.requests
+            asked, began = chain.faults.requests, time.monotonic()
             chain.faults.switch_on(outage)
             chain.extend(10)
             await asyncio.sleep(2.0)
-            requests_s = (chain.faults.requests - asked) / 2.0
+            requests_s = (chain.faults.requests - asked) / (time.monotonic() - began)
             chain.faults.switch_off(outage)
             assert requests_s <= 20, f"{requests_s} requests a second during {outage.name}"
             await follow.caught_up(process, timeout_s=60.0)
@@ -226,7 +237,7 @@ CHAOS: tuple[Fault, ...] = (
     faults.CutBody(rate=0.12),
     faults.CutSocket(rate=0.12),
     faults.NullBlock(rate=0.12),
-    faults.Silence(rate=0.12, methods=frozenset({"eth_getLogs"})),
+    faults.Silence(rate=0.12, methods=frozenset({"eth_getBlockReceipts"})),
     faults.OtherReceipts(rate=0.12),
     faults.Stale(rate=0.12, movements=2),
 )
@@ -243,7 +254,8 @@ async def test_chaos_leaves_neither_gaps_nor_doubles(postgres: Server, tmp_path:
         for fault in CHAOS:
             chain.faults.switch_on(fault)
             async with chain.going(block_time_s=0.05):
-                await asyncio.sleep(1.0)
+                await asyncio.sleep(0.5)
+                await process.until(met(chain, fault.name, times=1))
             chain.faults.switch_off(fault)
         await matches(process, follow)
 
@@ -253,11 +265,11 @@ async def test_a_head_that_goes_back_takes_no_row_with_it(postgres: Server, tmp_
         await matches(process, follow)
         lag = faults.Lag(blocks=30)
         chain.faults.switch_on(lag)
-        seen = chain.faults.counts["Lag"]
+        is_met = met(chain, lag.name, times=30)
 
         async def looked_often() -> bool:
             assert await follow.position() == START + 200, "rows vanished"
-            return chain.faults.counts["Lag"] > seen + 30
+            return await is_met()
 
         await process.until(looked_often)
         chain.faults.switch_off(lag)
@@ -273,11 +285,10 @@ async def test_a_replica_that_shows_null_for_blocks_is_asked_again(
         null = faults.NullBlock(rate=0.5)
         chain.faults.switch_on(null)
         async with chain.going(block_time_s=0.05):
-            await asyncio.sleep(2.0)
+            await process.until(met(chain, null.name, times=20))
         chain.faults.switch_off(null)
         chain.extend(1)
         await matches(process, follow)
-        assert chain.faults.counts["NullBlock"]
 
 
 @pytest.mark.parametrize("kind", ["quiet", "announced"])
@@ -299,7 +310,7 @@ async def test_blocks_come_whether_a_subscription_announces_them_or_not(
         if kind == "quiet":
             chain.faults.switch_on(faults.Quiet())
         async with chain.going(block_time_s=0.05):
-            await asyncio.sleep(1.0)
+            await follow.passes(chain.tree.head.number + 10, process)
         await matches(process, follow)
         chain.faults.switch_off(faults.Quiet())
         chain.extend(5)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.batches import batch, ref
-from tests.integration.database.test_sessions import frozen
+from tests.integration.database.test_sessions import frozen, hasty
 from tests.places import Place
 from unfork import errors
 from unfork.database.embedded import Embedded
@@ -38,7 +38,7 @@ async def test_a_restarted_server_is_found_again_with_everything_in_it(
     tree = Tree(Knobs())
     tree.extend(2)
     place = await place_in(own_server, tmp_path)
-    store = await opened(place, tree, connect_timeout_s=1)
+    store = await opened(place, tree)
     own_server.stop()
     for _ in range(2):
         with pytest.raises(errors.DatabaseUnavailable):
@@ -57,12 +57,13 @@ async def test_a_frozen_server_is_left_in_time_and_taken_up_again(
     tree = Tree(Knobs())
     tree.extend(2)
     place = await place_in(own_server, tmp_path)
-    store = await opened(place, tree, connect_timeout_s=0.3, statement_timeout_s=0.3)
+    store = await opened(place, tree, statement_timeout_s=2.0)
+    (database,) = place.databases
     with frozen(own_server):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             with pytest.raises(errors.DatabaseUnavailable):
                 await store.commit(batch(tree.at(1)))
-            with pytest.raises(errors.DatabaseUnavailable):
+            with hasty(database), pytest.raises(errors.DatabaseUnavailable):
                 await store.open()
     state = await store.open()
     if state.position == ref(tree.at(0)):

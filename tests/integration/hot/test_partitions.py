@@ -1,12 +1,12 @@
 """Goal: partitions are there before they are needed, and no reader ever delays a commit (I7).
 
-Method: real transactions that hold tables open, and a stopwatch.
+Method: real transactions that hold tables open while others are made to wait for a lock for longer
+than a test has time for.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -25,6 +25,11 @@ from unfork.devnet.tree import Tree
 from unfork.hot import schema
 from unfork.hot.partitions import Partitions
 from unfork.hot.store import HotStore
+
+#: Seconds in which everything ends that waits for nobody, on the busiest of machines.
+PATIENCE_S = 50.0
+#: Longer than that.
+LOCK_TIMEOUT_MS = 3_600_000
 
 SIZES = {dataset.name: 10 for dataset in evm.DATASETS}
 
@@ -73,19 +78,16 @@ async def test_a_reader_that_holds_everything_open_never_delays_a_commit(
 ) -> None:
     tree = Tree(Knobs())
     tree.extend(45)
-    store = await opened(fresh_place)
+    store = await opened(fresh_place, lock_timeout_ms=LOCK_TIMEOUT_MS)
     await store.commit(batch(tree.at(0)))
     tables = ", ".join(f"(SELECT count(*) FROM {{raw}}.{d.name})" for d in evm.DATASETS)
     async with holding(fresh_place, f"SELECT {tables}"):
-        started = time.perf_counter()
         for number in range(1, 46):
             # Fourteen of these meet the end of a partition and make new ones.
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 await store.commit(batch(tree.at(number)))
-        took_s = time.perf_counter() - started
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await store.unwind(ref(tree.at(8)))
-    assert took_s < 45 * 0.5
     assert len(await partitions(fresh_place, "blocks")) == 7
 
 
@@ -108,7 +110,7 @@ async def test_a_lock_on_a_table_delays_only_who_needs_a_new_partition(
 async def test_a_partition_is_removed_without_stopping_readers(fresh_place: Place) -> None:
     tree = Tree(Knobs())
     tree.extend(29)
-    store = await opened(fresh_place)
+    store = await opened(fresh_place, lock_timeout_ms=LOCK_TIMEOUT_MS)
     await store.commit(batch(*[tree.at(number) for number in range(30)]))
     manager = Partitions(
         schema=fresh_place.raw,
@@ -116,13 +118,14 @@ async def test_a_partition_is_removed_without_stopping_readers(fresh_place: Plac
         sizes=SIZES,
         queries=schema.bound(fresh_place.name),
     )
-    async with fresh_place.database(statement_timeout_s=0.2).session() as session:
-        async with holding(fresh_place, "SELECT count(*) FROM {raw}.logs"):
-            with pytest.raises(errors.DatabaseUnavailable):
-                await manager.remove(session, "logs", Span(0, 9))
-            async with asyncio.timeout(5):
-                tree.extend(1)
-                await store.commit(batch(tree.at(30)))
+    async with holding(fresh_place, "SELECT count(*) FROM {raw}.logs"):
+        async with fresh_place.database(statement_timeout_s=1.0).session() as hasty:
+            with pytest.raises(errors.DatabaseUnavailable, match="statement timeout"):
+                await manager.remove(hasty, "logs", Span(0, 9))
+        async with asyncio.timeout(PATIENCE_S):
+            tree.extend(1)
+            await store.commit(batch(tree.at(30)))
+    async with fresh_place.database().session() as session:
         await manager.remove(session, "logs", Span(0, 9))
         await manager.remove(session, "logs", Span(0, 9))
     assert Span(0, 9) not in await partitions(fresh_place, "logs")
@@ -179,9 +182,9 @@ async def test_the_size_when_full_counts_from_where_the_chain_starts(place: Plac
 async def test_an_unwind_touches_no_partition_but_those_of_its_blocks(fresh_place: Place) -> None:
     tree = Tree(Knobs())
     tree.extend(35)
-    store = await opened(fresh_place)
+    store = await opened(fresh_place, lock_timeout_ms=LOCK_TIMEOUT_MS)
     await store.commit(batch(*[tree.at(number) for number in range(36)]))
     async with holding(fresh_place, "LOCK TABLE {raw}.logs_p0 IN ACCESS EXCLUSIVE MODE"):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await store.unwind(BlockRef(32, tree.at(32).hash))
     assert (await store.state()).position == ref(tree.at(32))

@@ -74,7 +74,7 @@ async def test_a_backend_of_our_own_that_outlived_its_connection_is_ended(place:
     # The server still waits for a client that is gone: as when the network was cut.
     assert store._session is not None
     left_behind, store._session = store._session, None
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         state = await store.open()
     assert state.position == ref(tree.at(0))
     with pytest.raises(errors.DatabaseUnavailable):
