@@ -2,7 +2,8 @@
 
 Method: a thread takes snapshots as fast as it can while a simulated world forks, fails and dies
 (world.py). Each snapshot must be one whole chain: the rows of exactly the blocks that lead to the
-position, with no row of another fork, no half block and no row above the position.
+position, with no row of another fork, no half block and no row above the position. What is seen in
+the midst of it all is up to the machine; the world waits to be seen wherever it has come to rest.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from unfork.datasets import evm
 from unfork.devnet.block import Block
 from unfork.testing import compare, oracle, raw
 
+#: Seconds that one look may take.
+PATIENCE_S = 120.0
+
 
 class Watcher(threading.Thread):
     """A reader with a connection of its own."""
@@ -26,16 +30,37 @@ class Watcher(threading.Thread):
         self.world = world
         self.stopping = threading.Event()
         self.positions: set[bytes] = set()
+        #: Snapshots whose taking has begun, and has ended.
+        self.begun = self.ended = 0
+        self.looked = threading.Condition()
         self.wrong: str | None = None
         self._expected: dict[bytes, oracle.Rows] = {}
 
+    def sees(self) -> None:
+        """Returns once a snapshot was taken that began after this was called."""
+        with self.looked:
+            wanted = self.begun + 1
+            self.looked.wait_for(lambda: self.ended >= wanted or not self.is_alive(), PATIENCE_S)
+            assert self.ended >= wanted, self.wrong or "nobody looks any more"
+
     def run(self) -> None:
+        try:
+            self._watch()
+        finally:
+            with self.looked:
+                self.looked.notify_all()
+
+    def _watch(self) -> None:
         place = self.world.place
         reader = raw.RawReader.connect(place.dsn, place.raw, place.folder / "payloads")
         while not self.stopping.is_set() and self.wrong is None:
+            self.begun += 1
             found = reader.snapshot(self.world.datasets)
             if found["chain"]:
                 self.wrong = self._judge(found)
+            with self.looked:
+                self.ended = self.begun
+                self.looked.notify_all()
         reader.close()
 
     def _judge(self, found: dict[str, list[raw.Row]]) -> str | None:
@@ -76,6 +101,7 @@ async def test_a_reader_that_polls_constantly_sees_only_states_the_chain_held(
 ) -> None:
     world = World(seed, place)
     watcher = Watcher(world)
+    world.settled = watcher.sees
     watcher.start()
     try:
         await world.run(moves=10)

@@ -134,6 +134,8 @@ class World:
         self.floor: int | None = None
         self.expected: dict[bytes, oracle.Rows] = {}
         self.reader = raw.RawReader.connect(place.dsn, place.raw, place.folder / "payloads")
+        #: Called after every movement, once everything has come to rest and was compared.
+        self.settled: Callable[[], None] = lambda: None
         self.stopping = asyncio.Event()
         self.follower: Follower | None = None
         self.task: asyncio.Task[None] | None = None
@@ -144,11 +146,13 @@ class World:
             self._boot()
             await self._settle()
             self._compare()
+            self.settled()
             for _ in range(moves):
                 self._trouble()
                 await self._move()
                 await self._settle()
                 self._compare()
+                self.settled()
         finally:
             await self._end()
             await self.clock.close()
