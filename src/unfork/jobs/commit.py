@@ -347,6 +347,9 @@ def _judge(
     elif run.lease.kind is Kind.LIVE or now.dataset.is_serial:
         if not verdict.continues(now, run.anchor):
             return Why.NOT_NEXT, f"the watermark is {now.watermark}"
+    elif run.anchor.span.first < now.next:
+        # Claimed while the commit of whoever computed them was under way.
+        return Why.NOT_NEXT, f"blocks up to {now.watermark} are computed already"
     return None
 
 

@@ -397,6 +397,27 @@ async def test_a_commit_of_new_blocks_keeps_nobody_from_a_lease(place: Place) ->
     committed(await commit)
 
 
+async def test_blocks_claimed_while_their_commit_is_under_way_are_committed_once(
+    place: Place,
+) -> None:
+    journal = Journal().commit(drawing("a", 1, 12))
+    worker = await following(place, journal, toy.MOVES)
+    run = await read(worker, toy.MOVES, journal.chain[:6], above=0, kind=Kind.BACKFILL)
+    build = await worker.build(toy.MOVES)
+    async with standing_still(place, "runs"):
+        commit = asyncio.create_task(worker.commits.commit(run))
+        await until_waiting(place, 1)
+        # It has seen no watermark yet, and the lease of the first run is as good as gone.
+        claim = asyncio.create_task(worker.claim(build, Span(1, 6), kind=Kind.BACKFILL))
+        await until_waiting(place, 2)
+    committed(await commit)
+    assert (lease := await claim) is not None
+    again = await worker.compute(build, lease, journal.chain[:6], parent=None)
+    assert why(await worker.commits.commit(again)) is Why.NOT_NEXT
+    assert await worker.leases.all() == []
+    assert await worker.held(toy.MOVES) == toy.expected(toy.MOVES, journal.chain[:6])
+
+
 async def test_of_two_commits_that_end_one_event_the_last_marks_it_done(place: Place) -> None:
     journal = Journal().commit(drawing("a", 1, 12))
     worker = await following(place, journal, toy.MOVES, toy.ALERTS)
