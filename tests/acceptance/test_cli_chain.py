@@ -21,7 +21,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.acceptance.process import answer, background, devnet, eventually, unfork
+from tests.acceptance.process import PATIENCE_S, answer, background, devnet, eventually, unfork
 from tests.places import Server
 
 BLOCKS = 200
@@ -143,7 +143,7 @@ def test_ingest_goes_on_where_it_stopped_also_without_saying_from(store: Store, 
     again = store.ingest(node, "--until-idle", "0.3")
     assert again["reason"] == "until_idle"
     assert first["blocks"] + again["blocks"] == again["position"]["number"] - 49
-    refused = store.ingest(node, "--from", "40", "--until-idle", "1", code=2)
+    refused = store.ingest(node, "--from", "40", code=2)
     assert refused["error"]["code"] == "E103"
     assert store.status()["first"] == 50
 
@@ -175,8 +175,8 @@ def test_endpoints_of_two_chains_are_refused_with_2_and_nothing_is_changed(
     store.ingest(node, "--until-block", "20")
     before = store.status()
     with foreign(5) as other:
-        both = store.ingest(node, "--source", other, "--until-idle", "1", code=2)
-        alone = store.ingest(other, "--until-idle", "1", code=2)
+        both = store.ingest(node, "--source", other, code=2)
+        alone = store.ingest(other, code=2)
     for refused in (both, alone):
         assert refused["error"]["code"] == "E102"
         assert "5" in refused["error"]["message"] and "1337" in refused["error"]["message"]
@@ -209,7 +209,7 @@ def test_a_source_that_contradicts_the_floor_halts_with_3_and_nothing_is_changed
 ) -> None:
     store.ingest(node, "--until-idle", "0.3")
     before = store.status()
-    halted = store.ingest(other_node, "--until-idle", "5", code=3)
+    halted = store.ingest(other_node, code=3)
     assert halted["error"]["code"] == "E301"
     assert "unfork unwind --to" in halted["error"]["message"]
     assert store.status() == before
@@ -224,7 +224,7 @@ def test_a_fork_deeper_than_the_limit_halts_with_4_and_nothing_is_changed(
     before = store.status()
     assert before["floor"] is None
     with devnet(tmp_path, "--seed", "2", *still) as theirs:
-        halted = store.ingest(theirs["http"], "--until-idle", "5", code=4, MAX_REORG_DEPTH="7")
+        halted = store.ingest(theirs["http"], code=4, MAX_REORG_DEPTH="7")
     assert halted["error"]["code"] == "E302"
     assert store.status() == before
 
@@ -234,10 +234,10 @@ def test_a_second_writer_is_refused_with_5_and_the_first_ends_cleanly(
 ) -> None:
     with background(store.folder, "ingest", *store.flags, "--source", node) as first:
         eventually(lambda: store.status()["status"] == "written")
-        assert store.ingest(node, "--until-idle", "1", code=5)["error"]["code"] == "E303"
+        assert store.ingest(node, code=5)["error"]["code"] == "E303"
         assert store.ask("reset", "--yes", code=5)["error"]["code"] == "E303"
         first.send_signal(signal.SIGTERM)
-        assert first.wait(15) == 0
+        assert first.wait(PATIENCE_S) == 0
     assert store.status()["status"] == "at rest"
     assert store.ask("verify")["ok"] is True
 
@@ -248,7 +248,7 @@ def test_a_source_that_is_away_is_waited_for_until_told_to_stop(store: Store) ->
         eventually(lambda: store.status()["status"] == "written")
         assert waiting.poll() is None
         waiting.send_signal(signal.SIGINT)
-        assert waiting.wait(15) == 0
+        assert waiting.wait(PATIENCE_S) == 0
 
 
 def test_a_database_that_is_away_is_reported_with_7_and_without_its_password(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.process import answer, background, unfork
+from tests.acceptance.process import PATIENCE_S, answer, background, unfork
 from unfork.cli import main
 
 
@@ -64,7 +64,7 @@ def test_a_script_is_told_of_an_interrupt_in_one_json_document(tmp_path: Path) -
         with background(tmp_path, "migrate", "--db", url, "--json") as process:
             taken, _ = silent.accept()
             process.send_signal(signal.SIGINT)
-            said, _ = process.communicate(timeout=20)
+            said, _ = process.communicate(timeout=PATIENCE_S)
             taken.close()
     assert process.returncode == 130
     error = json.loads(said)["error"]
@@ -178,4 +178,4 @@ def test_the_devnet_serves_a_chain_and_ends_cleanly_when_told(
         with urllib.request.urlopen(request, timeout=20) as answer:
             assert json.load(answer)["result"] == hex(document["chain_id"])
         process.send_signal(number)
-        assert process.wait(15) == 0
+        assert process.wait(PATIENCE_S) == 0

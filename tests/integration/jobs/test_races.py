@@ -411,7 +411,8 @@ async def test_blocks_claimed_while_their_commit_is_under_way_are_committed_once
         claim = asyncio.create_task(worker.claim(build, Span(1, 6), kind=Kind.BACKFILL))
         await until_waiting(place, 2)
     committed(await commit)
-    assert (lease := await claim) is not None
+    lease = await claim
+    assert lease is not None
     again = await worker.compute(build, lease, journal.chain[:6], parent=None)
     assert why(await worker.commits.commit(again)) is Why.NOT_NEXT
     assert await worker.leases.all() == []
