@@ -92,7 +92,7 @@ async def test_a_damaged_place_is_refused(tmp_path: Path) -> None:
 async def test_running_stops_at_a_block_and_keeps_its_place(tmp_path: Path) -> None:
     place = tmp_path / "devnet.json"
     live = await Live.start(QUICK, place=place)
-    await asyncio.wait_for(live.run(until_block=20), 20)
+    await asyncio.wait_for(live.run(until_block=20), 60)
     await live.close()
     assert live.tree.head.number >= 20
     again = await stepped(place, 0)

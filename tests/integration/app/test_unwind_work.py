@@ -36,10 +36,9 @@ async def touched(place: Place) -> int:
         "SELECT count(*) AS others FROM pg_stat_activity"
         " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
     )
-    for _ in range(200):
-        if not (await place.app_rows(text))[0]["others"]:
-            break
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(60):
+        while (await place.app_rows(text))[0]["others"]:
+            await asyncio.sleep(0.01)
     (row,) = await place.app_rows(
         "SELECT sum(n_tup_ins + n_tup_upd + n_tup_del + coalesce(seq_tup_read, 0)"
         " + coalesce(idx_tup_fetch, 0)) AS count FROM pg_stat_all_tables"

@@ -59,7 +59,17 @@ async def test_a_worker_brings_every_dataset_to_the_head_and_follows_it(place: P
 
 async def test_three_workers_share_the_work_and_no_block_is_written_twice(place: Place) -> None:
     journal = Journal().commit(drawing("a", 1, 80)).finalize(70)
-    async with crew(place, journal, workers=3) as made:
+    took_part: set[str] = set()
+    several = threading.Event()
+
+    def wait(claimed: Claimed) -> None:
+        """Until another worker has something too: one alone may be faster than all others."""
+        took_part.add(claimed.lease.worker)
+        if len(took_part) > 1:
+            several.set()
+        assert several.wait(PATIENCE_S / 2), "nobody else takes part"
+
+    async with crew(place, journal, workers=3, work=wait) as made:
         await made.until()
         await made.require_exact()
     runs = await place.app_rows(
