@@ -5,6 +5,7 @@ BLOCKS ?= 200
 RUNS ?= 5000
 FIRST ?= 1001
 MOVES ?= 12
+DEATHS ?= 20
 NAMES ?=
 JOBS ?= 2
 VENV := .venv
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run up test check everywhere docs bench simulate campaign clean
+.PHONY: help setup run up test check everywhere deaths docs bench simulate campaign clean
 
 help: ## List what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -45,6 +46,9 @@ check: setup ## Style, types, import layers, documentation
 
 everywhere: setup ## Every test of Spark again over Spark Connect and on a cluster of two workers
 	UNFORK_TEST_EVERYWHERE=all $(BIN)/python -m pytest tests/spark/test_everywhere.py
+
+deaths: setup ## Workers on Spark that die at random steps while the chain forks (DEATHS=20 FIRST=1001)
+	DEATHS=$(DEATHS) FIRST=$(FIRST) $(BIN)/python -m pytest tests/spark/test_deaths.py
 
 docs: setup ## Write the pages that are made from code: configuration.md and cli.md
 	$(BIN)/python -m unfork.cli.reference docs

@@ -61,8 +61,8 @@ def servers() -> Iterator[Callable[[str], Server]]:
 
     def get(which: str) -> Server:
         if which not in running:
-            binaries = None if which == "embedded" else machine_binaries()
-            if which != "embedded" and binaries is None:
+            binaries = machine_binaries() if which == "machine" else None
+            if which == "machine" and binaries is None:
                 pytest.skip(f"no Postgres {OLDEST} or newer on this machine (postgres, pg_ctl)")
             embedded = Embedded(root / which, binaries=binaries, settings=SETTINGS)
             version = version_of(embedded.binaries / "postgres")
@@ -80,6 +80,12 @@ def servers() -> Iterator[Callable[[str], Server]]:
 def postgres(servers: Callable[[str], Server]) -> Server:
     """The embedded server."""
     return servers("embedded")
+
+
+@pytest.fixture(scope="session")
+def other_postgres(servers: Callable[[str], Server]) -> Server:
+    """Another server than the embedded one: the machine's own, else a second embedded one."""
+    return servers("second" if machine_binaries() is None else "machine")
 
 
 @pytest.fixture(scope="session", params=["embedded", "machine"])
@@ -113,6 +119,16 @@ async def fresh_place(any_postgres: Server) -> AsyncIterator[Place]:
     yield place
     await place.close()
     await place.rows("DROP SCHEMA IF EXISTS {raw} CASCADE; DROP SCHEMA IF EXISTS {app} CASCADE")
+
+
+@pytest.fixture
+async def split_place(postgres: Server, other_postgres: Server) -> AsyncIterator[Place]:
+    """A chain with empty schemas, raw in the embedded server and app in another."""
+    name = f"split{next(postgres.numbers)}"
+    place = Place(postgres.dsn, name, postgres.folder / name, app_dsn=other_postgres.dsn)
+    await place.migrate()
+    yield place
+    await place.close()
 
 
 @pytest.fixture

@@ -17,9 +17,8 @@ from pyspark.sql import SparkSession
 
 from tests import sparks
 from tests.engines import Engine, engine
-from tests.places import Place, Server
+from tests.places import Place
 from tests.sparks import Chain
-from unfork.database.embedded import Embedded
 from unfork.devnet.block import Block
 from unfork.devnet.orders import Style
 from unfork.testing import derived
@@ -104,7 +103,7 @@ async def reading(made: Engine) -> None:
     while True:
         for name in ("token_transfers", "token_balances"):
             if not await made.chain.place.app_rows(
-                f"SELECT FROM pg_views WHERE viewname = '{name}'"
+                f"SELECT WHERE to_regclass('{{app}}.{name}') IS NOT NULL"
             ):
                 continue
             rows = await made.chain.place.app_rows(text.replace("%s", name))
@@ -153,14 +152,10 @@ async def test_history_is_staged_by_tasks_and_the_head_follows_every_fork(chain:
 
 
 async def test_two_workers_two_servers_and_a_chain_that_moves_under_their_runs(
-    spark: SparkSession, postgres: Server, own_server: Embedded
+    spark: SparkSession, split_place: Place
 ) -> None:
     dice = random.Random(7)
-    place = Place(
-        postgres.dsn, "split_engine", postgres.folder / "split_engine", app_dsn=own_server.start()
-    )
-    await place.migrate()
-    chain = sparks.chain(spark, place)
+    chain = sparks.chain(spark, split_place)
     async with engine(chain, workers=2, config=project(chain, live_blocks_max=50)) as made:
         reader = asyncio.create_task(reading(made))
         await made.grow(14)
@@ -179,4 +174,3 @@ async def test_two_workers_two_servers_and_a_chain_that_moves_under_their_runs(
         reader.cancel()
         seen = await asyncio.gather(reader, return_exceptions=True)
         assert isinstance(seen[0], asyncio.CancelledError), seen
-    await place.close()
