@@ -2,11 +2,13 @@
 
 UnforkError
 ├── Interrupted               E001  a person or the system ended the command early
+├── Reverted                  E206  a contract refused a call: an answer, kept as such
 ├── Retryable                 wait, then try again: nothing was changed
 │   ├── SourceUnavailable     E201  an endpoint did not answer
 │   ├── RateLimited           E202  an endpoint asks us to slow down
 │   ├── RangeTooLarge         E203  a provider's limit: ask for less
 │   ├── Unbelievable          E204  an answer failed its checks
+│   ├── StateMissing          E205  no endpoint keeps the state of a block: an archive node does
 │   ├── DatabaseUnavailable   E401  Postgres is away, hangs or refuses
 │   ├── PartitionBusy         E402  a partition could not be attached in time, or is being read
 │   ├── SparkUnavailable      E501  Spark, its cluster or its server did not start or answer
@@ -67,6 +69,12 @@ class Interrupted(UnforkError):
     exit_code = 130
 
 
+class Reverted(UnforkError):
+    """A contract refused a call: that is its answer, and no failure of the node."""
+
+    code = "E206"
+
+
 class Retryable(UnforkError):
     """The same request may succeed later; nothing was changed."""
 
@@ -103,6 +111,12 @@ class Unbelievable(Retryable):
     """An answer of the node failed its checks and is not stored."""
 
     code = "E204"
+
+
+class StateMissing(Retryable):
+    """No endpoint keeps the state of a block any more; contract reads need an archive node."""
+
+    code = "E205"
 
 
 class DatabaseUnavailable(Retryable):

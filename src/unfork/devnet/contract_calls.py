@@ -2,12 +2,20 @@
 
 There is no machine behind it: a contract knows its name, symbol and decimals and which interfaces
 it has. Anything else gets the empty answer that an address without code gives.
+
+Hostile contracts also answer in ways that no standard knows and real ones have: in the manner of a
+bytes32, with a length that is no length, with more decimals than a byte holds, or not at all. What
+one is called decides how it answers, so its code and its address stay what they are.
 """
 
 from __future__ import annotations
 
 from unfork.devnet import abi
+from unfork.devnet.protocol import RpcError
 from unfork.devnet.tree import Metadata
+
+#: The code of a revert.
+REVERTED = 3
 
 NAME = abi.selector("name()")
 SYMBOL = abi.selector("symbol()")
@@ -25,15 +33,34 @@ def output(contract: Metadata, data: bytes) -> bytes:
     """What a call of a contract returns."""
     selector = data[:4]
     if selector == NAME:
-        return abi.text(contract.name)
+        return _name(contract.name)
     if selector == SYMBOL:
-        return abi.text(contract.symbol)
+        return _symbol(contract.symbol)
     if selector == DECIMALS and contract.decimals is not None:
-        return abi.word(contract.decimals)
+        return abi.word(_ODD_DECIMALS.get(contract.decimals, contract.decimals))
     interfaces = _INTERFACES.get(contract.standard)
     if selector == SUPPORTS_INTERFACE and interfaces is not None:
         return abi.word(data[4:8] in interfaces)
     return b""
+
+
+def _name(name: bytes) -> bytes:
+    if not name:
+        raise RpcError(REVERTED, "execution reverted")
+    if name.startswith(b"long "):
+        # It says that it is as long as all memory there is.
+        return abi.word(32) + abi.word(2**256 - 32) + name
+    return abi.text(name)
+
+
+def _symbol(symbol: bytes) -> bytes:
+    return symbol.ljust(32, b"\0") if symbol in _AS_WORDS else abi.text(symbol)
+
+
+#: Symbols that come as a bytes32, which some of the first tokens return.
+_AS_WORDS = (b"\0", b"S\0Y")
+#: What some say of their decimals.
+_ODD_DECIMALS = {77: 2**256 - 1}
 
 
 def code(contract: Metadata) -> bytes:

@@ -139,6 +139,14 @@ class LateReceipts(Fault):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned(Fault):
+    """A node that keeps the state of the last blocks only."""
+
+    #: Blocks whose state it keeps.
+    keeps_blocks: int = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RangeCap(Fault):
     """eth_getLogs refuses ranges above a number of blocks."""
 

@@ -379,7 +379,23 @@ def _contract_call(question: Question) -> bytes:
 def _state_block(question: Question) -> Block:
     """The block whose state is asked for: the head where the second parameter names none."""
     name = question.params[1] if len(question.params) > 1 else "latest"
-    return _found(question.block(name, argument=1), "header not found")
+    is_by_hash = is_hash(name)
+    if is_by_hash and question.faults.strike(fault_kinds.HashRefused, question.method):
+        raise RpcError(INVALID_PARAMS, "invalid argument 1: hex string has length 64, want 16")
+    block = _found(question.block(name, argument=1), "header not found")
+    if isinstance(name, dict) and name.get("requireCanonical") and is_by_hash:
+        if not question.view.shows(block):
+            raise RpcError(SERVER_ERROR, "hash is not currently canonical")
+    if question.faults.strike(
+        fault_kinds.Pruned,
+        question.method,
+        lambda fault: block.number <= question.view.head.number - fault.keeps_blocks,
+    ):
+        root = render.data(block.header.state_root)
+        raise RpcError(
+            SERVER_ERROR, f"missing trie node {root[2:]} (path ) state {root} is not available"
+        )
+    return block
 
 
 # --- subscriptions

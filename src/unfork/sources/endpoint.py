@@ -45,6 +45,8 @@ class Abilities:
     finalized: bool = True
     #: Whether it gives logs by block hash.
     logs_by_hash: bool = True
+    #: Whether it takes the hash of the block whose state is looked into (EIP-1898).
+    state_by_hash: bool = True
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -34,12 +34,14 @@ from unfork.datasets.scope import Scope
 from unfork.errors import ConfigInvalid, SourceUnavailable, Unbelievable
 from unfork.sources import answers, checks, fetching, wire
 from unfork.sources.ahead import Ahead, Pace
+from unfork.sources.contracts import Contracts
 from unfork.sources.endpoint import Endpoint
 from unfork.sources.fetching import Fetcher, WholeBlocks
 from unfork.sources.known import Known
 from unfork.sources.logs import FilteredLogs
 from unfork.sources.piece import Piece, join
 from unfork.sources.rpc import Rpc
+from unfork.sources.source import ContractCall, Returned
 from unfork.sources.waiting import cancel, within
 from unfork.sources.wire import Wire
 
@@ -76,6 +78,7 @@ class EvmSource:
         self._settings = settings
         self._clock = clock
         self._rpc = Rpc(wires, settings, clock=clock, random=random)
+        self._contracts = Contracts(self._rpc)
         self.scope = scope_of(chain)
         self._forks_in_a_row = 0
         self._head: Head | None = None
@@ -167,6 +170,14 @@ class EvmSource:
                     f"blocks {span} do not link at block {first}; fetch only final blocks",
                     block_number=first,
                 )
+
+    async def call(self, calls: Sequence[ContractCall]) -> list[Returned]:
+        """What contracts answer, in the order of the calls, each in the state after its block."""
+        return await self._contracts.call(calls)
+
+    async def code(self, places: Sequence[tuple[BlockRef, bytes]]) -> list[bytes]:
+        """The code at addresses, each in the state after a block; empty where there is none."""
+        return await self._contracts.code(places)
 
     async def close(self) -> None:
         """Gives up connections; safe to repeat."""

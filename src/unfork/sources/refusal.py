@@ -7,6 +7,10 @@ are read first and the code decides only where they say nothing.
 Four meanings are told apart: ask for less (RangeTooLarge), ask later (RateLimited), ask differently
 (MethodMissing), and that the thing asked for is not there, which is an answer and not an error.
 Everything else is SourceUnavailable: worth another try.
+
+A call of a contract knows two more. That the contract refused (Reverted) is its answer, whatever
+words it chose for it, so this is looked at first. And a node may have thrown the state away that is
+asked for (StateMissing), while it still has the block.
 """
 
 from __future__ import annotations
@@ -17,7 +21,15 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from unfork.errors import MethodMissing, RangeTooLarge, RateLimited, SourceUnavailable, UnforkError
+from unfork.errors import (
+    MethodMissing,
+    RangeTooLarge,
+    RateLimited,
+    Reverted,
+    SourceUnavailable,
+    StateMissing,
+    UnforkError,
+)
 
 #: An hour: a longer pause asked for by an endpoint is taken as a mistake of its clock.
 RETRY_AFTER_S_MAX = 3600.0
@@ -57,6 +69,26 @@ _ABSENT = re.compile(
     r"|(safe|finalized) block not",
     re.IGNORECASE,
 )
+#: The contract's own doing, as geth, erigon, nethermind, besu, reth, anvil and hardhat word it.
+_REVERTED = re.compile(
+    r"revert|vm (execution|exception)|evm error|(invalid|bad|undefined) (opcode|instruction|jump)"
+    r"|bad jump|out of gas|outofgas|gas uint64 overflow|stack (under|over)flow|stack limit reached"
+    r"|max call depth|write protection|return data out of bounds|insufficient balance for transfer"
+    r"|contract address collision|max (init)?code size",
+    re.IGNORECASE,
+)
+#: The code that EIP-3 (of ethereum/execution-apis) gives to a revert.
+_REVERT_CODE = 3
+#: State that was pruned, as the same nodes and the large providers word it.
+_STATELESS = re.compile(
+    r"missing trie node|state .{0,80}(not available|unavailable|not found|pruned|is missing)"
+    r"|(historical|required) state|no state (available|found)|pruned|archive"
+    r"|(history|state) (is )?(too old|beyond)|world state unavailable|older than .{0,40}blocks"
+    r"|distance to target block exceeds",
+    re.IGNORECASE,
+)
+#: Methods that look into the state after a block.
+_OF_STATE = frozenset({"eth_call", "eth_getCode"})
 _RATE_CODES = frozenset({429, -32029, -32097, -32016})
 _MISSING_CODES = frozenset({-32601, -32004})
 #: Methods whose answer grows with what is asked for.
@@ -68,6 +100,10 @@ def of_error(method: str, code: Any, message: Any, data: Any = None) -> UnforkEr
     text = f"{message} {data if isinstance(data, str | dict) else ''}"
     told = f"{method} was refused: {code} {str(message)[:200]}"
     fields = {"method": method, "rpc_code": code}
+    if method == "eth_call" and (code == _REVERT_CODE or _REVERTED.search(str(message))):
+        return Reverted(told, **fields)
+    if method in _OF_STATE and _STATELESS.search(text):
+        return StateMissing(told, **fields)
     if code in _MISSING_CODES:
         return MethodMissing(told, **fields)
     if _ABSENT.search(text):

@@ -32,6 +32,7 @@ from unfork.errors import (
     Retryable,
     RowRefused,
     SourceUnavailable,
+    StateMissing,
     Unbelievable,
     UnforkError,
     WrongChain,
@@ -171,7 +172,8 @@ class Rpc:
         """Runs the work until it succeeds, at most `attempts_max` times, each on the best endpoint.
 
         A limit on size is handed on at once, since only the caller can ask for less. A method that
-        is missing is handed on when every endpoint lacks it, and so is a wrong chain.
+        is missing is handed on when every endpoint lacks it, and so are a wrong chain and a state
+        that was thrown away.
         """
 
         async def known(endpoint: Endpoint) -> T:
@@ -195,11 +197,11 @@ class Rpc:
                 return await work(endpoint)
             except RangeTooLarge:
                 raise
-            except (MethodMissing, WrongChain) as error:
+            except (MethodMissing, WrongChain, StateMissing) as error:
                 lacking.add(id(endpoint))
                 if len(lacking) == len(self.endpoints):
                     raise
-                failure = error if isinstance(error, MethodMissing) else failure
+                failure = failure if isinstance(error, WrongChain) else error
             except (Retryable, RowRefused) as error:
                 failure = error
             telemetry.event(
@@ -475,7 +477,7 @@ def _is_about_batch(answer: Answer, size: int) -> bool:
 
 def _is_passing(answer: Answer) -> bool:
     """Whether a call must be asked again because its failure may pass."""
-    if answer.call.is_optional or isinstance(answer.error, RangeTooLarge):
+    if answer.call.is_optional or isinstance(answer.error, RangeTooLarge | StateMissing):
         return False
     return isinstance(answer.error, Retryable)
 

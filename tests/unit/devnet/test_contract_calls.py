@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.devnet.asking import ask, error
 from tests.unit.devnet.handmade import ALICE, BOB, TOKEN, HandmadeChain, block
-from unfork.devnet import abi
+from unfork.devnet import abi, contract_calls
 from unfork.devnet.knobs import Knobs
 from unfork.devnet.orders import Style
 from unfork.devnet.render import data
@@ -59,6 +59,38 @@ def test_code_stands_only_where_a_contract_does(rpc: Rpc) -> None:
     assert ask(rpc, "eth_getCode", data(ALICE), "latest") == "0x"
     codes = {ask(rpc, "eth_getCode", data(each)) for each in (TOKEN, BOB)}
     assert len(codes) == 2 and "0x" not in codes
+
+
+def test_hostile_contracts_answer_in_ways_that_no_standard_knows() -> None:
+    chain = HandmadeChain(block(None))
+    rpc = Rpc(chain)
+
+    chain.contracts[TOKEN] = Metadata(b"", b"S\0Y", 77, "erc20")
+    assert error(rpc, "eth_call", {"to": data(TOKEN), "data": data(contract_calls.NAME)}) == (
+        3,
+        "execution reverted",
+    )
+    assert called(rpc, TOKEN, "symbol()") == data(b"S\0Y".ljust(32, b"\0"))
+    assert called(rpc, TOKEN, "decimals()") == data(abi.word(2**256 - 1))
+    chain.contracts[TOKEN] = Metadata(b"long " * 40, b"\0", 255, "erc20")
+    assert called(rpc, TOKEN, "name()")[2 + 64 : 2 + 128] == "f" * 62 + "e0"
+    assert called(rpc, TOKEN, "symbol()") == data(bytes(32))
+
+
+def test_a_block_that_was_replaced_is_given_by_hash_unless_it_must_be_canonical() -> None:
+    tree = Tree(Knobs(seed=5, density=3))
+    rpc = Rpc(tree)
+    tree.extend(2)
+    old = data(tree.head.hash)
+    tree.fork(depth=1, length=1, style=Style.REPLACED)
+
+    assert ask(rpc, "eth_getCode", data(ALICE), {"blockHash": old, "requireCanonical": False})
+    assert error(rpc, "eth_getCode", data(ALICE), {"blockHash": old, "requireCanonical": True}) == (
+        -32000,
+        "hash is not currently canonical",
+    )
+    new = {"blockHash": data(tree.head.hash), "requireCanonical": True}
+    assert ask(rpc, "eth_getCode", data(ALICE), new) == "0x"
 
 
 def test_the_state_of_an_unknown_block_is_an_error(rpc: Rpc) -> None:

@@ -27,6 +27,7 @@ RECEIPTS = body("eth_getBlockReceipts", "latest")
 LOGS = body("eth_getLogs", {"fromBlock": "0x0", "toBlock": "latest"})
 BEYOND = body("eth_getLogs", {"fromBlock": "0x0", "toBlock": "0xffff"})
 BLOCK = body("eth_getBlockByNumber", "latest", True)
+CODE = body("eth_getCode", "0x" + "00" * 20, "0x1")
 #: Stands for the receipts of the head by its hash, which is not known yet.
 BY_HASH = b"receipts by hash"
 
@@ -45,6 +46,7 @@ CASES: list[tuple[Fault, bytes]] = [
     (faults.NullBlock(), BLOCK),
     (faults.OtherReceipts(), RECEIPTS),
     (faults.LateReceipts(), RECEIPTS),
+    (faults.Pruned(keeps_blocks=1), CODE),
     (faults.RangeCap(blocks_max=3), LOGS),
     (faults.ResultCap(logs_max=3), LOGS),
     (faults.BeyondHead(), BEYOND),
