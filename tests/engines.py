@@ -118,6 +118,7 @@ async def engine(
     chain: Chain,
     knobs: Knobs | None = None,
     *,
+    tree: Tree | None = None,
     workers: int = 1,
     config: Mapping[str, Any] | None = None,
     finality_depth_min: int = 10,
@@ -127,7 +128,7 @@ async def engine(
     document = yaml.safe_load(chain.file.read_text())
     chain.file.write_text(yaml.safe_dump({**document, **(config or {})}))
     loaded = load.load(chain.file)
-    tree = Tree(knobs or Knobs(density=4, hostile=True, finality_lag=20, block_time_s=7200))
+    tree = tree or Tree(knobs or Knobs(density=4, hostile=True, finality_lag=20, block_time_s=7200))
     store = place.store(chain=place.chain(finality_depth_min=finality_depth_min, traces=True))
     await store.open()
     await store.claim(chain_id=1337, start=0)

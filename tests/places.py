@@ -150,7 +150,7 @@ class Place:
         statements = [f'DROP VIEW IF EXISTS {{app}}."{row["dataset"]}"' for row in builds]
         statements += [f'DROP TABLE {{app}}."{row["table_name"]}"' for row in builds]
         tables = ["indexing_errors", "runs", "history", "refs", "days", "orphans", "follower"]
-        tables.append("scheduled_tasks")
+        tables += ["scheduled_tasks", "contract_reads"]
         # The others go with the builds and what happened to them.
         tables += ["generations", "jobs", "data_invalidations"]
         statements += [f"DELETE FROM {{app}}.{table}" for table in tables]

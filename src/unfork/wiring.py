@@ -155,6 +155,7 @@ def survey(chain: tree.Chain, app: Database, jobs: Catalog) -> Survey:
         app,
         held=surveys.held(chain),
         fingerprints=surveys.fingerprints(jobs),
+        has_calls=bool(chain.source.urls),
     )
 
 

@@ -23,6 +23,7 @@ from unfork.config.load import Loaded
 from unfork.hot import schema as raw_schema
 from unfork.hot.advance import Upstream
 from unfork.jobs import catalog, project, session, thread
+from unfork.jobs.calling import Caller
 from unfork.jobs.catalog import Catalog
 from unfork.jobs.commit import Commits
 from unfork.jobs.declaration import Declarations
@@ -98,6 +99,7 @@ async def worker(
     async with (
         wiring.database(config, where.raw, service="jobs", idle_s_max=FROZEN_S) as raw,
         wiring.database(config, where.app, service="jobs", idle_s_max=FROZEN_S) as app,
+        _calling(made, chain) as caller,
     ):
         survey = wiring.survey(chain, app, made.catalog)
         for job, dataset in datasets.items():
@@ -131,6 +133,7 @@ async def worker(
                 app=app,
                 config=None if file is None else str(file.resolve()),
                 local_blocks_max=config.planning.live_blocks_max,
+                caller=caller,
             ),
             limits=wiring.limits(config),
             pace=Pace(
@@ -141,6 +144,23 @@ async def worker(
             chores=chores if config.schedules and only is None else None,
             listener=listener,
         )
+
+
+@asynccontextmanager
+async def _calling(made: Computing, chain: tree.Chain) -> AsyncIterator[Caller | None]:
+    """The node whose contracts are read, where a job reads any and there is one to ask.
+
+    Nothing is asked of it before a run does: a node that is away keeps no other job from its work.
+    """
+    is_read = any(one.spec.reads for one in made.declarations.transforms.values())
+    if not (is_read and chain.source.urls):
+        yield None
+        return
+    caller = Caller(wiring.source(chain))
+    try:
+        yield caller
+    finally:
+        await caller.close()
 
 
 def _let_import(folder: Path) -> None:

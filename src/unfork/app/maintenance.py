@@ -14,7 +14,7 @@ from unfork.database.database import Database
 ROWS_AT_ONCE = 5000
 
 #: Tables whose old rows go, each with a query of its own.
-RECORDS = ("runs", "data_invalidations", "indexing_errors", "scheduled_tasks")
+RECORDS = ("runs", "data_invalidations", "indexing_errors", "scheduled_tasks", "contract_reads")
 
 
 async def prune(

@@ -73,6 +73,23 @@ class Incremental(Branch):
         return seconds
 
 
+class Read(Branch):
+    """What a job asks contracts."""
+
+    name: str = Field(pattern=NAME)
+    """Names the answers: a table for SQL, one more argument of a transform."""
+    of: str
+    """The input whose rows ask, each in the state after its own block."""
+    address: str
+    """Its column with the contract."""
+    function: str
+    """What is asked: name(types of arguments)(types it returns), with names or without."""
+    arguments: tuple[str, ...] = ()
+    """Its columns with the arguments, in order."""
+    immutable: bool = False
+    """Promises that an answer never changes while the contract's code stays the same."""
+
+
 class Job(Branch):
     """One dataset computed from others."""
 
@@ -96,6 +113,8 @@ class Job(Branch):
     installed."""
     sql: str | None = None
     """A file with one SELECT over the names of its inputs, instead of a transform."""
+    reads: tuple[Read, ...] = ()
+    """What it asks contracts (eth_call), exact through forks."""
     config: dict[str, Any] = Field(default={}, repr=False)
     """Whatever the transform wants to be told; it gets this mapping as it is."""
     on_change: Literal["stop", "continue"] = "stop"
@@ -165,7 +184,9 @@ class Work(Branch):
 
 def default_jobs() -> tuple[Job, ...]:
     """The built-in jobs, which there are where nobody declares any."""
-    return tuple(Job(name=name) for name in ("token_transfers", "token_balances", "daily_summary"))
+    return tuple(
+        Job(name=name) for name in ("token_transfers", "token_balances", "tokens", "daily_summary")
+    )
 
 
 def _columns(columns: tuple[str, ...]) -> tuple[str, ...]:

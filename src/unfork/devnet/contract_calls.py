@@ -1,7 +1,8 @@
 """Owns what contracts of the devnet answer to a call, and what stands for their code.
 
-There is no machine behind it: a contract knows its name, symbol and decimals and which interfaces
-it has. Anything else gets the empty answer that an address without code gives.
+There is no machine behind it: a contract knows its name, symbol and decimals, which interfaces
+it has, and a balance for everybody. Anything else gets the empty answer that an address without
+code gives.
 
 Hostile contracts also answer in ways that no standard knows and real ones have: in the manner of a
 bytes32, with a length that is no length, with more decimals than a byte holds, or not at all. What
@@ -13,6 +14,7 @@ from __future__ import annotations
 from unfork.devnet import abi
 from unfork.devnet.protocol import RpcError
 from unfork.devnet.tree import Metadata
+from unfork.proof.keccak import keccak256
 
 #: The code of a revert.
 REVERTED = 3
@@ -38,6 +40,9 @@ def output(contract: Metadata, data: bytes) -> bytes:
         return _symbol(contract.symbol)
     if selector == DECIMALS and contract.decimals is not None:
         return abi.word(_ODD_DECIMALS.get(contract.decimals, contract.decimals))
+    if selector == abi.CALL_BALANCE and contract.standard == "erc20":
+        # There is no ledger: a number that depends on whose balance of what it is will do.
+        return abi.word(int.from_bytes(keccak256(contract.name + data)[:24], "big"))
     interfaces = _INTERFACES.get(contract.standard)
     if selector == SUPPORTS_INTERFACE and interfaces is not None:
         return abi.word(data[4:8] in interfaces)

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from unfork.config.jobs import Job
+from unfork.datasets.dataset import Column, Kind
 from unfork.datasets.derivation import ByDay, Mode, Partitioning, Rule, Strategy
+from unfork.jobs.read import Asking, Read
 
 #: Names under which a file may list raw ingestion itself, as the seeds do.
 SOURCES = ("block_follower", "raw_ingester")
@@ -32,6 +34,30 @@ class Builtin:
     rules: Mapping[str, Rule] = field(default_factory=dict)
     #: The columns that the transform selects first, by input; the others need not be read.
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: What it asks contracts.
+    reads: tuple[Read, ...] = ()
+
+
+def _token_reads() -> tuple[Read, ...]:
+    """What every token is asked, where it is new."""
+    asking = Asking(
+        function="unfork.jobs.transforms.tokens:asked",
+        keys=(("token_transfers", "token_address"), ("transactions", "contract_address")),
+        known=("address", "standard"),
+        carried=(
+            Column("block_timestamp", Kind.TIME),
+            Column("standard", Kind.TEXT, nullable=True),
+        ),
+    )
+    functions = {
+        "name": "name()(text)",
+        "symbol": "symbol()(text)",
+        "decimals": "decimals()(uint8)",
+    }
+    return tuple(
+        Read(name=name, of="token_transfers", address="", function=function, asking=asking)
+        for name, function in functions.items()
+    )
 
 
 BUILTINS: Mapping[str, Builtin] = {
@@ -48,6 +74,32 @@ BUILTINS: Mapping[str, Builtin] = {
         strategy=Strategy.MERGE,
         unique_key=("token_address", "address"),
         rules={"balance": Rule.ADD},
+    ),
+    "tokens": Builtin(
+        transform="unfork.jobs.transforms.tokens:tokens",
+        inputs=("token_transfers", "transactions"),
+        mode=Mode.CURSOR,
+        strategy=Strategy.MERGE,
+        unique_key=("address",),
+        columns={
+            "token_transfers": (
+                "block_number",
+                "block_hash",
+                "block_timestamp",
+                "log_index",
+                "batch_ordinal",
+                "standard",
+                "token_address",
+            ),
+            "transactions": (
+                "block_number",
+                "block_hash",
+                "block_timestamp",
+                "status",
+                "contract_address",
+            ),
+        },
+        reads=_token_reads(),
     ),
     "daily_summary": Builtin(
         transform="unfork.jobs.transforms.evm:daily_summary",
@@ -77,7 +129,6 @@ LATER = (
     "enrich_transfers",
     "internal_transactions",
     "parquet_compact",
-    "tokens",
 )
 
 

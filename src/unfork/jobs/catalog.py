@@ -20,9 +20,11 @@ from unfork.config.load import Loaded, refusal
 from unfork.datasets import evm
 from unfork.datasets.derivation import ByBlocks, ByDay, Mode, Partitioning, Rule, Strategy
 from unfork.jobs import code, locality, sql
+from unfork.jobs import read as contract_reads
 from unfork.jobs.builtin import BUILTINS, LATER, SOURCES, Builtin, unknown
 from unfork.jobs.lineage import Cycle, Lineage
 from unfork.jobs.partition import nests
+from unfork.jobs.read import Read
 from unfork.jobs.spec import JobSpec, OnChange
 
 RAW = frozenset(evm.BY_NAME)
@@ -38,9 +40,10 @@ FULL_INTERVAL_S = 60.0
 
 #: Tables of the app schema that are the engine's own.
 RESERVED = frozenset(
-    """alert_events app_migrations data_invalidations dataset_cursors days follower generations
-    history indexing_checkpoints indexing_errors invalidation_spans jobs lease_tokens migrations
-    orphans partition_versions refs runs scheduled_tasks staging worker_leases""".split()
+    """alert_events app_migrations contract_reads data_invalidations dataset_cursors days follower
+    generations history indexing_checkpoints indexing_errors invalidation_spans jobs lease_tokens
+    migrations orphans partition_versions refs runs scheduled_tasks staging
+    worker_leases""".split()
 )
 
 BUILTIN_TRANSFORMS = frozenset(builtin.transform for builtin in BUILTINS.values())
@@ -106,7 +109,7 @@ class _Listed:
         own_key = job.unique_key or job.incremental.unique_key
         self.unique_key = own_key or (named.unique_key if named else ())
 
-    def where(self, *keys: str) -> str:
+    def where(self, *keys: str | int) -> str:
         """The line of a key, or of the job where it is not written."""
         return self._loaded.where(("jobs", self._index, *keys))
 
@@ -121,7 +124,15 @@ class _Listed:
             inputs, transform = self.builtin.inputs, self.builtin.transform
             names = inputs
             rules = rules or dict(self.builtin.rules)
-        keys = ("input_datasets", "output_dataset", "merge", "sql", "transform", "incremental")
+        keys = (
+            "input_datasets",
+            "output_dataset",
+            "merge",
+            "sql",
+            "transform",
+            "incremental",
+            "reads",
+        )
         origins = {key: self.where(key) for key in keys}
         origins[""] = self.where("name") if self.job.name else self.where()
         nested = ("incremental", "unique_key") if self.job.incremental.unique_key else ()
@@ -142,6 +153,7 @@ class _Listed:
             config=self.job.config,
             on_change=OnChange(self.job.on_change),
             columns={} if self.builtin is None else self.builtin.columns,
+            reads=self._reads(outputs),
             is_source=self.is_source,
             unavailable=NOT_YET if self.is_later else None,
             origins=origins,
@@ -154,6 +166,7 @@ class _Listed:
         yield from self._inputs(outputs)
         yield from self._output(outputs)
         yield from self._combination()
+        yield from self._read_problems(outputs)
         what = unknown(self.job)
         if what is not None:
             yield Problem(self.where("name"), what)
@@ -224,6 +237,39 @@ class _Listed:
         for column in sorted(set(job.merge) & set(self.unique_key)):
             what = f"`{column}` is in the unique_key, which a merge never changes"
             yield Problem(self.where("merge", column), what)
+
+    def _reads(self, outputs: Mapping[str, _Listed]) -> tuple[Read, ...]:
+        """What it asks contracts; a built-in job knows that for itself."""
+        if self.builtin is not None:
+            return self.builtin.reads
+        return tuple(
+            Read(
+                name=one.name,
+                of=dataset(one.of, outputs),
+                address=one.address,
+                function=one.function,
+                arguments=one.arguments,
+                is_immutable=one.immutable,
+            )
+            for one in self.job.reads
+        )
+
+    def _read_problems(self, outputs: Mapping[str, _Listed]) -> Iterator[Problem]:
+        job = self.job
+        if self.builtin is not None:
+            if job.reads:
+                what = f"the built-in job `{job.name}` says for itself what it asks contracts"
+                yield Problem(self.where("reads"), what)
+            return
+        taken = [*job.input_datasets]
+        inputs = [dataset(name, outputs) for name in taken]
+        for place, read in enumerate(self._reads(outputs)):
+            if read.of not in inputs:
+                what = f"job `{job.name}` does not read `{read.of}`, whose rows are to ask"
+                yield Problem(self.where("reads", place, "of"), what)
+            for key, what in contract_reads.problems(read, taken):
+                yield Problem(self.where("reads", place, key), f"job `{job.name}`: {what}")
+            taken.append(read.name)
 
     def _partitioning(self) -> Partitioning | None:
         if self.mode is not Mode.PARTITION:
@@ -322,7 +368,7 @@ def _query(spec: JobSpec, file: Path) -> Iterator[Problem]:
     except UnicodeDecodeError:
         yield Problem(where, f"{file} of job `{spec.name}` is not UTF-8 text")
         return
-    for finding in sql.check(text, spec.input_names):
+    for finding in sql.check(text, spec.names):
         yield Problem(where, f"job `{spec.name}` ({file.name}:{finding.line}): {finding.what}")
     for finding in locality.check_sql(text) if spec.mode is Mode.CURSOR else ():
         place = f"{file.name}:{finding.line}"

@@ -37,6 +37,7 @@ from unfork.config.draft import Problem
 from unfork.config.load import refusal
 from unfork.datasets.dataset import Column, Dataset, Kind
 from unfork.datasets.derivation import ByDay, Strategy
+from unfork.jobs import read as contract_reads
 from unfork.jobs import spec as specs
 from unfork.jobs import transform
 from unfork.jobs.catalog import Catalog
@@ -87,6 +88,10 @@ class Declarations:
         """The columns of a dataset, raw or derived."""
         return self._columns[dataset]
 
+    def asked(self, dataset: str) -> Mapping[str, Column]:
+        """The columns of a dataset whose rows ask contracts, by name."""
+        return {column.name: column for column in self._columns[dataset]}
+
     def is_derived(self, dataset: str) -> bool:
         """Whether a job writes a dataset."""
         return self._catalog.lineage.writer(dataset) is not None
@@ -98,11 +103,23 @@ class Declarations:
 
     def _declare(self, spark: SparkSession, spec: JobSpec) -> None:
         where = spec.where("sql" if spec.sql is not None else "transform")
+        misfits = [
+            f"job `{spec.name}`, read `{read.name}`: {what}"
+            for read in spec.reads
+            if read.asking is None
+            for what in contract_reads.misfits(read, self.asked(read.of))
+        ]
+        if misfits:
+            raise _Refused(spec.where("reads"), *misfits)
         try:
             loaded = transform.load(spec, self._catalog.folder)
             empty = [
                 spark.createDataFrame([], schema.struct(self._columns[name]))
                 for name in spec.inputs
+            ]
+            empty += [
+                spark.createDataFrame([], schema.struct(read.columns(self.asked(read.of))))
+                for read in spec.reads
             ]
             found = loaded.apply(spark, empty).schema
         except NoTransform as error:

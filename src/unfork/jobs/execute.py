@@ -34,6 +34,8 @@ from unfork.chain.block import BlockRef
 from unfork.database.database import Database
 from unfork.datasets.derivation import Mode
 from unfork.jobs import session
+from unfork.jobs.answering import Answering
+from unfork.jobs.calling import Caller
 from unfork.jobs.declaration import Declarations
 from unfork.jobs.finished import Finished
 from unfork.jobs.lease import Lease
@@ -94,8 +96,11 @@ class Executor:
         app: Database,
         config: str | None,
         local_blocks_max: int = LOCAL_BLOCKS_MAX,
+        caller: Caller | None = None,
     ) -> None:
-        """`config` is the path by which tasks find the configuration, None for their own."""
+        """`config` is the path by which tasks find the configuration, None for their own; `caller`
+        is the node whose contracts are read, None where no job reads any.
+        """
         self._spark = spark
         self._place = place
         self._declarations = declarations
@@ -103,6 +108,7 @@ class Executor:
         self._app = app
         self._config = config
         self._local_blocks_max = local_blocks_max
+        self._caller = caller
 
     async def execute(self, claimed: Claimed, in_thread: InThread) -> Finished:
         """The run with its rows; raises what kept it from them.
@@ -123,6 +129,8 @@ class Executor:
 
     def interrupt(self, lease: Lease) -> None:
         """Ends what Spark computes for a lease; safe where it computes nothing."""
+        if self._caller is not None:
+            self._caller.give_up(lease.token)
         self._spark.interruptTag(_tag(lease))
 
     async def _make_room(self, claimed: Claimed) -> None:
@@ -162,7 +170,7 @@ class Executor:
         try:
             with session.running(self._spark, pool=pool, tag=_tag(claimed.lease)):
                 moment = self._look(run, held)
-                frame = self._frame(run, moment, held)
+                frame = self._frame(claimed, moment, held)
                 rows = self._staged(claimed, frame) if is_staged else frame.toArrow()
         except errors.UnforkError:
             raise
@@ -209,10 +217,11 @@ class Executor:
             config=self._config,
         )
 
-    def _frame(self, run: Run, moment: _Moment, held: Snapshots | None) -> DataFrame:
-        """The rows of the run, not computed yet."""
-        transform = self._declarations.transforms[run.job]
-        dataset = self._declarations.datasets[run.job]
+    def _frame(self, claimed: Claimed, moment: _Moment, held: Snapshots | None) -> DataFrame:
+        """The rows of the run, not computed yet; of a small run, contracts are asked at once."""
+        job = claimed.run.job
+        transform = self._declarations.transforms[job]
+        dataset = self._declarations.datasets[job]
         spec = transform.spec
         frames = [
             self._local(spec, name, moment)
@@ -220,7 +229,22 @@ class Executor:
             else self._remote(spec, name, moment, held)
             for name in spec.inputs
         ]
+        if spec.reads:
+            frames += self._answering(claimed, moment, held).frames(spec, frames)
         return transform.apply(self._spark, frames).select(*dataset.names)
+
+    def _answering(self, claimed: Claimed, moment: _Moment, held: Snapshots | None) -> Answering:
+        assert self._caller is not None, "a job that asks contracts is not planned without a node"
+        return Answering(
+            spark=self._spark,
+            place=self._place,
+            declarations=self._declarations,
+            config=self._config,
+            calls=self._caller.lend(claimed.lease.token) if held is None else None,
+            build=claimed.build,
+            anchor=moment.anchor,
+            as_read=moment.as_read,
+        )
 
     def _local(self, spec: JobSpec, name: str, moment: _Moment) -> DataFrame:
         """An input that the driver reads: each in its own state, but all of them hold R."""

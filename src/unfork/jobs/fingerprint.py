@@ -35,7 +35,10 @@ def schema_hash(columns: Mapping[str, str]) -> str:
 
 
 def _decisive(spec: JobSpec) -> dict[str, Any]:
+    # A job without reads has the hash that it had before there were any.
+    reads = {"reads": [read.document() for read in spec.reads]} if spec.reads else {}
     return {
+        **reads,
         "inputs": list(spec.inputs),
         "output": spec.output,
         "mode": spec.mode.value,
@@ -53,7 +56,9 @@ def _code(spec: JobSpec, folder: Path | None) -> Any:
         text = spec.sql.read_text(encoding="utf-8")
         return {"sql": sql.normalized(text), "names": list(spec.input_names)}
     assert spec.transform is not None
-    pieces = code.used_by(spec.transform, folder)
+    pieces = list(code.used_by(spec.transform, folder))
+    for function in dict.fromkeys(read.asking.function for read in spec.reads if read.asking):
+        pieces += code.used_by(function, folder)
     return {
         "transform": spec.transform,
         "pieces": [[piece.module, piece.text] for piece in pieces],

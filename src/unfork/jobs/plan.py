@@ -89,6 +89,9 @@ def _obstacle(spec: JobSpec, state: State) -> Idle | None:
     """Why a job is not looked at at all, None where it is."""
     if spec.unavailable is not None:
         return _idle(spec, Cause.UNAVAILABLE, spec.unavailable)
+    if spec.reads and not state.has_calls:
+        why = "it asks contracts, and this chain has no source.urls to ask"
+        return _idle(spec, Cause.UNAVAILABLE, why)
     if spec.name not in state.fingerprints:
         return _idle(spec, Cause.UNAVAILABLE, "nobody said what it would compute with")
     if spec.name in state.paused:

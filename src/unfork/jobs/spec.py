@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from unfork.datasets.derivation import ByBlocks, ByDay, Mode, Partitioning, Rule, Strategy
+from unfork.jobs.read import Read
 
 #: Columns that place a row on the chain; `number` and `hash` are those of the dataset `blocks`.
 NUMBER_COLUMNS = ("block_number", "number")
@@ -59,12 +60,19 @@ class JobSpec:
     on_change: OnChange = OnChange.STOP
     #: The columns that the transform reads, by input; all of an input that is not named.
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: What it asks contracts; the transform takes the answers after its inputs.
+    reads: tuple[Read, ...] = ()
     #: Whether it is raw ingestion itself, declared as a job: shown, never planned.
     is_source: bool = False
     #: Why this release cannot run it; None where it can.
     unavailable: str | None = None
     #: Where it was written, for messages: by key, the job itself by the empty text.
     origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the transform takes, in order, as the file names it."""
+        return (*self.input_names, *(read.name for read in self.reads))
 
     @property
     def is_serial(self) -> bool:

@@ -150,6 +150,8 @@ class State:
     days: tuple[Day, ...] = ()
     #: The raw datasets that this chain's scope fetches.
     held: frozenset[str] = frozenset()
+    #: Whether there is a node whose contracts can be read.
+    has_calls: bool = True
     #: Builds that are served or being built.
     generations: tuple[Generation, ...] = ()
     outdated: tuple[Outdated, ...] = ()

@@ -56,13 +56,17 @@ class Survey:
         *,
         held: Iterable[str],
         fingerprints: Mapping[str, Fingerprint],
+        has_calls: bool = True,
         now: Callable[[], datetime] | None = None,
     ) -> None:
-        """`held` names the raw datasets that there are; `now` is for tests that bring a time."""
+        """`held` names the raw datasets that there are, `has_calls` says whether contracts can be
+        read; `now` is for tests that bring a time.
+        """
         self._chain = chain
         self._queries = schema.bound(chain)
         self._database = database
         self._held = frozenset(held)
+        self._has_calls = has_calls
         self._now = now
         #: The versions of the last survey by their row: of ten thousand, few have changed since.
         self._versions: dict[tuple[Any, ...], Version] = {}
@@ -105,6 +109,7 @@ class Survey:
                 Day(date.fromisoformat(day), first, last) for day, first, last in row["days"]
             ),
             held=self._held,
+            has_calls=self._has_calls,
             generations=tuple(
                 _generation(build, follower, tuple(versions[build.id])) for build in builds.values()
             ),

@@ -43,11 +43,11 @@ class Transform:
     takes_config: bool = False
 
     def apply(self, spark: SparkSession, inputs: Sequence[DataFrame]) -> DataFrame:
-        """The rows of the job's output, made from its inputs in the order of the specification."""
-        assert len(inputs) == len(self.spec.inputs)
+        """The rows of the job's output, made from its inputs and then its reads, each in order."""
+        assert len(inputs) == len(self.spec.names)
         if self.text is not None:
             named: dict[str, Any] = {f"input{index}": frame for index, frame in enumerate(inputs)}
-            return spark.sql(_scoped(self.text, self.spec.input_names), **named)
+            return spark.sql(_scoped(self.text, self.spec.names), **named)
         assert self.function is not None
         told = {CONFIG: self.spec.config} if self.takes_config else {}
         made = self.function(*inputs, **told)
@@ -83,9 +83,9 @@ def _takes_config(spec: JobSpec, function: Callable[..., Any]) -> bool:
         return False
     takes = CONFIG in signature.parameters
     try:
-        signature.bind(*spec.inputs, **({CONFIG: None} if takes else {}))
+        signature.bind(*spec.names, **({CONFIG: None} if takes else {}))
     except TypeError as error:
-        names = ", ".join(spec.inputs)
+        names = ", ".join((*spec.inputs, *(read.name for read in spec.reads)))
         raise NoTransform(
             f"`{spec.transform}` cannot be called with {names} as its arguments: {error}"
         ) from error

@@ -48,7 +48,7 @@ jobs:
     output_dataset: pages
     transform: toys:pages
     incremental: {{mode: partition, partition: 5}}
-  - name: tokens
+  - name: alert_evaluate
     input_datasets: [moves]
 """
 
@@ -138,11 +138,11 @@ async def test_plan_jobs_and_datasets_tell_what_there_is_and_what_comes_next(
     assert "live find_moves 8..11: extend" in text and "reorg of blocks" in text
 
     jobs = {one["job"]: one for one in (await project.answer("jobs"))["jobs"]}
-    assert list(jobs) == ["find_moves", "sum_balances", "cut_pages", "tokens"]
+    assert list(jobs) == ["find_moves", "sum_balances", "cut_pages", "alert_evaluate"]
     assert jobs["find_moves"]["status"] == "due"
     assert jobs["find_moves"]["watermark"]["number"] == 7
     assert jobs["sum_balances"]["status"] == "waiting"
-    assert jobs["tokens"]["status"] == "unavailable"
+    assert jobs["alert_evaluate"]["status"] == "unavailable"
     assert jobs["cut_pages"]["stale"] == [
         {"span": {"first": 5, "last": 9}, "partitions": 1, "why": "reorg of blocks"}
     ]
@@ -150,7 +150,7 @@ async def test_plan_jobs_and_datasets_tell_what_there_is_and_what_comes_next(
 
     datasets = {one["dataset"]: one for one in (await project.answer("datasets"))["datasets"]}
     assert datasets["blocks"]["readers"] == ["find_moves"]
-    assert datasets["moves"]["readers"] == ["sum_balances", "cut_pages", "tokens"]
+    assert datasets["moves"]["readers"] == ["sum_balances", "cut_pages", "alert_evaluate"]
     assert datasets["moves"]["bytes"] > 0
     assert [build["state"] for build in datasets["moves"]["builds"]] == ["served"]
     assert "pages" in await project.text("datasets")
@@ -179,7 +179,7 @@ async def test_a_paused_job_stays_where_it_is_until_it_is_resumed(
     with pytest.raises(errors.Misconfigured, match="no job is called `nobody`"):
         await project.answer("jobs", "pause", "nobody")
     with pytest.raises(errors.Misconfigured, match="cannot be run here"):
-        await project.answer("jobs", "pause", "tokens")
+        await project.answer("jobs", "pause", "alert_evaluate")
 
 
 async def test_blocks_that_failed_too_often_are_shown_and_released(
@@ -270,6 +270,6 @@ async def test_a_backfill_of_a_job_that_cannot_run_is_refused(
     with pytest.raises(errors.Misconfigured, match="unfork jobs resume find_moves"):
         await project.answer("backfill", "find_moves", "--all")
     with pytest.raises(errors.Misconfigured, match="not available in this release"):
-        await project.answer("backfill", "tokens", "--all")
+        await project.answer("backfill", "alert_evaluate", "--all")
     for few in ([], ["--all", "--stale"]):
         assert "say which blocks" in await project.text("backfill", "find_moves", *few, code=2)

@@ -38,6 +38,20 @@ WITH came AS (
         last_number = greatest(known.last_number, excluded.last_number)
 ), forgotten AS (
     DELETE FROM {app}.refs WHERE number < %(floor_number)s
+), unread AS (
+    -- What contracts answered on another fork, for as long as the hashes of the chain are known.
+    DELETE FROM {app}.contract_reads AS answer
+    USING {app}.follower AS held
+    WHERE answer.block_number > coalesce(held.floor_number, -1)
+      AND answer.block_number <= %(floor_number)s
+      AND NOT EXISTS (
+          SELECT FROM {app}.refs AS known
+          WHERE known.number = answer.block_number AND known.hash = answer.block_hash
+      )
+      AND NOT EXISTS (
+          SELECT FROM came
+          WHERE came.number = answer.block_number AND came.hash = answer.block_hash
+      )
 )
 UPDATE {app}.follower
 SET seq = %(seq)s,
@@ -56,6 +70,8 @@ WITH gone AS (
     DELETE FROM {app}.refs WHERE number > %(target)s
 ), cut AS (
     DELETE FROM {app}.days WHERE first_number > %(target)s
+), unread AS (
+    DELETE FROM {app}.contract_reads WHERE block_number > %(target)s
 ), reached AS (
     -- An operator went deeper than history was kept: from there on it is kept again.
     UPDATE {app}.follower SET history_floor = least(history_floor, %(target)s)

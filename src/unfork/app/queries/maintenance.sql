@@ -25,6 +25,14 @@ DELETE FROM {app}.indexing_errors WHERE id IN (
     LIMIT %(limit)s
 );
 
+-- name: maintenance_contract_reads
+-- Forgets what contracts answered long ago, but for what is good for as long as their code stays.
+DELETE FROM {app}.contract_reads WHERE (address, data, block_hash) IN (
+    SELECT address, data, block_hash FROM {app}.contract_reads
+    WHERE code_hash IS NULL AND read_at <= now() - make_interval(secs => %(keep_s)s)
+    LIMIT %(limit)s
+);
+
 -- name: maintenance_scheduled_tasks
 -- Forgets what ran by the clock long ago, but for the last moment of each task.
 DELETE FROM {app}.scheduled_tasks WHERE (task, moment) IN (
