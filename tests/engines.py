@@ -23,6 +23,7 @@ from unfork.devnet.orders import Style
 from unfork.devnet.tree import Movement, Tree
 from unfork.hot.store import HotStore
 from unfork.jobs import catalog
+from unfork.jobs.lease import Lease, Leases
 from unfork.jobs.worker import Happened, Worker
 from unfork.testing import derived
 from unfork.wiring_jobs import Computing
@@ -104,6 +105,16 @@ class Engine:
         }
         assert balances == derived.token_balances(blocks)
         assert await self.rows("daily_summary", "day") == derived.daily_summary(blocks)
+
+    async def leases(self) -> list[Lease]:
+        """Every lease there is."""
+        return await Leases(self.chain.place.name, self.chain.place.app_database()).all()
+
+    async def release(self, *jobs: str) -> None:
+        """Lets what failed be tried again at once, as a person may."""
+        leases = Leases(self.chain.place.name, self.chain.place.app_database())
+        for job in jobs:
+            await leases.release(job)
 
     async def watermarks(self) -> dict[str, int | None]:
         """How far each dataset has come."""

@@ -8,9 +8,13 @@ Python over the whole chain.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from tests.engines import Engine, engine
 from tests.sparks import Chain
@@ -22,43 +26,8 @@ from unfork.devnet.server import serve
 from unfork.devnet.tree import Tree
 from unfork.testing import derived, tokens
 
-HOLDINGS_SQL = """
-SELECT moved.block_number, moved.block_hash, moved.log_index, moved.token_address,
-       moved.to_address, balance.value AS balance, balance.ok, exponent.value AS decimals,
-       exponent.remark, length(exponent.output) AS output_bytes
-FROM token_transfers AS moved
-LEFT JOIN balance
-  ON balance.block_number = moved.block_number
- AND balance.address = moved.token_address
- AND balance.to_address = moved.to_address
-LEFT JOIN exponent
-  ON exponent.block_number = moved.block_number
- AND exponent.address = moved.token_address
-"""
-
-HOLDINGS = {
-    "name": "holdings",
-    "input_datasets": ["token_transfers"],
-    "sql": "holdings.sql",
-    "reads": [
-        {
-            "name": "balance",
-            "of": "token_transfers",
-            "address": "token_address",
-            "function": "balanceOf(address)(uint256)",
-            "arguments": ["to_address"],
-        },
-        {
-            "name": "exponent",
-            "of": "token_transfers",
-            "address": "token_address",
-            "function": "decimals()(uint8)",
-            "immutable": True,
-        },
-    ],
-}
-
-JOBS = [{"name": "token_transfers"}, {"name": "tokens"}, HOLDINGS]
+#: The jobs are those of the example.
+EXAMPLE = Path(__file__).parents[2] / "examples" / "05-contract-reads"
 
 
 @asynccontextmanager
@@ -66,10 +35,10 @@ async def asked(chain: Chain, *, workers: int = 1, **planning: int) -> AsyncIter
     """An engine whose chain has a node over HTTP."""
     tree = Tree(Knobs(seed=9, density=4, hostile=True, finality_lag=20))
     server = await serve(Rpc(tree))
-    (chain.file.parent / "holdings.sql").write_text(HOLDINGS_SQL)
+    shutil.copy(EXAMPLE / "holdings.sql", chain.file.parent)
     source = {"urls": [server.url_http], "backoff_ms_max": 50, "request_timeout_s": 2}
     config = {
-        "jobs": JOBS,
+        "jobs": yaml.safe_load((EXAMPLE / "unfork.yaml").read_text())["jobs"],
         "planning": planning,
         "chains": [{"name": chain.place.name, "source": source}],
     }
@@ -143,3 +112,18 @@ async def test_tasks_ask_for_history_and_the_driver_at_the_head_through_every_fo
             await made.settle()
             await check(made)
         assert server.rpc.faults.counts["TooManyRequests"] > 0
+
+        # A node that answers no call any more: who asks waits, everybody else goes on.
+        overloaded = faults.NodeError(methods=frozenset({"eth_call"}), message="overloaded")
+        server.rpc.faults.switch_on(overloaded)
+        await made.grow(3)
+        await made.settle()
+        marks, head = await made.watermarks(), made.tree.head.number
+        assert marks["token_transfers"] == head != marks["holdings"]
+        (lease,) = (one for one in await made.leases() if one.job == "holdings")
+        assert (lease.attempt, lease.status.value) == (0, "FAILED"), "it is nobody's fault"
+        assert "overloaded" in (lease.error or "")
+        server.rpc.faults.switch_off(overloaded)
+        await made.release("holdings", "tokens")
+        await made.settle()
+        await check(made)
