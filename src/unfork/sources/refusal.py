@@ -66,7 +66,7 @@ _ABSENT = re.compile(
     r"(unknown|missing) (block|header)"
     r"|\b(block|header|hash|receipts?)\b.{0,40} not (be )?(found|exist)"
     r"|(block|header) not (yet )?(available|known)|could not find block|not finalized"
-    r"|(safe|finalized) block not",
+    r"|(safe|finalized) block not|resource not found",
     re.IGNORECASE,
 )
 #: The contract's own doing, as geth, erigon, nethermind, besu, reth, anvil and hardhat word it.

@@ -64,6 +64,7 @@ ABSENT: list[tuple[int, str]] = [
     (-39001, "finalized block not found"),
     (-32000, "block not found: 0x1234"),
     (-32001, "Unknown block"),
+    (-32001, "Resource not found"),
 ]
 
 PASSING: list[tuple[int, str]] = [
