@@ -119,8 +119,8 @@ async def test_a_task_that_dies_after_its_copy_is_run_again_and_counted_once(cha
             raise RuntimeError("dies after its COPY")
         yield from told
 
-    rows = frame(chain, toy.MOVES, blocks).mapInArrow(dying, sink.TYPES).toArrow().to_pylist()
-    won = Staged(token=lease.token, attempts=tuple(staging.Attempt(**row) for row in rows))
+    told = frame(chain, toy.MOVES, blocks).mapInArrow(dying, sink.TYPES).toArrow()
+    won = sink.gathered(lease.token, told)
     held = await chain.place.app_rows(f'SELECT FROM {{app}}."staging_{lease.token}"')
     assert len(held) == 2 * won.rows, "what died has left its rows"
     committed(await worker.commits.commit(await finished(worker, build, lease, won)))

@@ -53,6 +53,9 @@ class DerivedDataset:
     rules: Mapping[str, Rule] = field(default_factory=dict)
     #: How the chain is cut, in mode partition alone.
     partitioning: Partitioning | None = None
+    #: The inputs of which rows of all earlier blocks are read, so that a change of them reaches
+    #: every later block.
+    lookups: tuple[str, ...] = ()
     #: Further indexes of the table.
     indexes: tuple[tuple[str, ...], ...] = ()
     #: Block numbers per physical partition of the table; None for a table in one piece.
@@ -95,7 +98,7 @@ class DerivedDataset:
     def schema_hash(self) -> str:
         """A short stable name of the table's shape and of how rows come into it."""
         shape = self.document()
-        for incidental in ("job", "inputs", "indexes", "table_blocks"):
+        for incidental in ("job", "inputs", "lookups", "indexes", "table_blocks"):
             del shape[incidental]
         text = json.dumps(shape, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -121,6 +124,7 @@ class DerivedDataset:
             "name": self.name,
             "job": self.job,
             "inputs": list(self.inputs),
+            "lookups": list(self.lookups),
             "mode": str(self.mode),
             "strategy": str(self.strategy),
             "columns": [[c.name, c.kind.name, c.nullable] for c in self.columns],
@@ -144,6 +148,8 @@ def from_document(document: Mapping[str, Any]) -> DerivedDataset:
         name=document["name"],
         job=document["job"],
         inputs=tuple(document["inputs"]),
+        # What an earlier release declared has none.
+        lookups=tuple(document.get("lookups", ())),
         mode=Mode(document["mode"]),
         strategy=Strategy(document["strategy"]),
         columns=tuple(Column(n, Kind[kind], nullable) for n, kind, nullable in document["columns"]),

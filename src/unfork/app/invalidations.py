@@ -87,7 +87,9 @@ async def cascade(
         if row["mode"] == Mode.CURSOR and row["last_number"] is not None:
             for span in spans:
                 first = max(span.first, row["first_number"])
-                last = min(span.last, row["last_number"])
+                # What is looked up in a block is looked up in every later one.
+                until = row["last_number"] if row["is_lookup"] else span.last
+                last = min(until, row["last_number"])
                 if first <= last:
                     outdated.append((row["id"], Span(first, last)))
     others = [row["id"] for row in dependents if row["mode"] != Mode.CURSOR]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from unfork import errors
 from unfork.app.derived import DerivedDataset
 from unfork.app.generations import Generation
+from unfork.app.refused import NOTHING, Refused
 from unfork.database.queries import Queries, Query
 from unfork.database.session import Session
 
@@ -42,6 +43,8 @@ class Staged:
     token: int
     #: The attempts that won, one a task.
     attempts: tuple[Attempt, ...]
+    #: What they refused, and did not write.
+    refused: Refused = NOTHING
 
     @property
     def rows(self) -> int:

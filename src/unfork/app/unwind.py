@@ -58,6 +58,7 @@ async def unwind(
     for build in in_parts:
         await _remove_vanished(session, queries, build, target)
     await session.run(queries["unwind_leases"], **at)
+    await session.run(queries["errors_unwind"], target=target)
     fork = {
         "old_tip": state.document(held.position),
         "new_tip": state.document(tip),

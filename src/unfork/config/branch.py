@@ -7,7 +7,8 @@ list of branches holds, for whoever walks the tree.
 
 from __future__ import annotations
 
-from typing import Any, get_args, get_origin
+import types
+from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
@@ -50,8 +51,19 @@ def listed(annotation: Any) -> type[BaseModel] | None:
     return item if isinstance(item, type) and issubclass(item, BaseModel) else None
 
 
+def keyed(annotation: Any) -> type[BaseModel] | None:
+    """The branch that stands below names of a person's own (`lookups`), None elsewhere."""
+    if get_origin(annotation) is not dict:
+        return None
+    item = get_args(annotation)[1]
+    return item if isinstance(item, type) and issubclass(item, BaseModel) else None
+
+
 def below(annotation: Any) -> type[BaseModel] | None:
-    """The branch that follows below a key, alone or in a list; None where a value stands."""
+    """The branch that follows below a key, alone, in a list or by name; None for a value."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return listed(annotation)
+    if get_origin(annotation) in (Union, types.UnionType):
+        found = [below(each) for each in get_args(annotation) if each is not type(None)]
+        return found[0] if len(found) == 1 else None
+    return listed(annotation) or keyed(annotation)

@@ -55,12 +55,16 @@ class Key:
 
 def keys() -> Iterator[Key]:
     """Every key, branches before what is in them, in the order of the tree."""
-    yield from _keys(tree.Config, ())
+    yield from _keys(tree.Config, (), ())
 
 
-def _keys(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[Key]:
+def _keys(
+    model: type[BaseModel], path: tuple[str, ...], above: tuple[type[BaseModel], ...]
+) -> Iterator[Key]:
     for name, info in model.model_fields.items():
         branch = below(info.annotation)
+        if branch in above:
+            branch = None  # It holds itself; what may stand there was told above.
         here = (*path, name)
         yield Key(
             path=here,
@@ -71,11 +75,11 @@ def _keys(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[Key]:
             variables=() if branch else _variables(here),
         )
         if branch is not None:
-            yield from _keys(branch, here)
+            yield from _keys(branch, here, (*above, branch))
 
 
 def _variables(path: tuple[str, ...]) -> tuple[str, ...]:
-    if path == ("chains", "name") or path[0] in ("jobs", "schedules"):
+    if path == ("chains", "name") or path[0] in ("jobs", "decode", "schedules"):
         return ()  # A chain has its variables by its name; jobs are set as a whole, as JSON.
     parts = ["CHAINS", CHAIN, *path[1:]] if path[0] == "chains" else list(path)
     exact = environment.PREFIX + "__".join(part.upper() for part in parts)
@@ -116,6 +120,8 @@ def _type(annotation: Any) -> str:
         return f"list of {_type(arguments[0])}"
     if origin is dict:
         return f"{_type(arguments[1])} by {_type(arguments[0])}"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return " or ".join(["text", *annotation.model_fields])
     names = {
         int: "whole number",
         float: "number",

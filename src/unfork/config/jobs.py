@@ -90,6 +90,15 @@ class Read(Branch):
     """Promises that an answer never changes while the contract's code stays the same."""
 
 
+class Lookup(Branch):
+    """How rows of one input are found by values of the driving one."""
+
+    column: str = Field(pattern=f"^{COLUMN}$")
+    """The column of the lookup that is searched."""
+    by: str = Field(pattern=f"^{COLUMN}$")
+    """The column of the driving input whose values are searched for."""
+
+
 class Job(Branch):
     """One dataset computed from others."""
 
@@ -99,6 +108,9 @@ class Job(Branch):
     """The datasets it reads, in the order its transform takes them; the first one drives it."""
     output_dataset: str | None = Field(default=None, pattern=NAME)
     """The dataset it writes; the job's own name when left out."""
+    lookups: dict[str, Lookup] = Field(default={})
+    """Inputs of which rows of earlier blocks are read as well, by what is found in them; mode
+    cursor."""
     incremental: Incremental = Incremental()
     """What one run recomputes."""
     unique_key: tuple[str, ...] = ()

@@ -21,7 +21,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from unfork.config import document, environment, tree
-from unfork.config.branch import below
+from unfork.config.branch import below, keyed
+from unfork.config.decode import Addresses
 from unfork.config.draft import Draft, Origin, Path, Problem, closest, dotted
 from unfork.errors import ConfigInvalid
 
@@ -190,7 +191,22 @@ def _anchored(config: tree.Config, base: File) -> tree.Config:
         job if job.sql is None else job.model_copy(update={"sql": str(base / job.sql)})
         for job in config.jobs
     )
+    update["decode"] = tuple(
+        each.model_copy(
+            update={"abi": str(base / each.abi), "addresses": _anchored_abi(each.addresses, base)}
+        )
+        for each in config.decode
+    )
     return config.model_copy(update=update)
+
+
+def _anchored_abi(addresses: Addresses, base: File) -> Addresses:
+    """Addresses with the ABI files of their factories made absolute."""
+    factory = addresses.factory
+    if factory is None:
+        return addresses
+    update = {"abi": str(base / factory.abi), "address": _anchored_abi(factory.address, base)}
+    return addresses.model_copy(update={"factory": factory.model_copy(update=update)})
 
 
 def _ordered(problems: Sequence[Problem]) -> list[Problem]:
@@ -227,13 +243,16 @@ def _unknown(path: Path) -> str:
 def _branch(path: Path) -> dict[str, FieldInfo]:
     """The fields of the branch that a path leads to, none where it leads to a value."""
     model: Any = tree.Config
+    is_name = False
     for key in path:
-        if isinstance(key, int):
+        if isinstance(key, int) or is_name:
+            is_name = False
             continue
         fields: dict[str, FieldInfo] = model.model_fields
         if key not in fields:
             return {}
         model = below(fields[key].annotation)
+        is_name = keyed(fields[key].annotation) is not None
         if model is None:
             return {}
     return dict(model.model_fields)

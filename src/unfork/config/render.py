@@ -29,6 +29,7 @@ STARTER_HEAD = """\
 #: Lists of which the starter file shows the default alone; docs/configuration.md shows their keys.
 SHORT_LISTS = {
     "jobs": ("#jobs:", *(f"#  - name: {job.name}" for job in default_jobs())),
+    "decode": ("#decode: []",),
     "schedules": ("#schedules: []",),
 }
 
@@ -43,7 +44,8 @@ later wins. `unfork init` writes a starter file from it.
   writes a plain `${`. A variable that is missing is an error.
 - Every key has a variable: `UNFORK_` and its path joined by two underscores. A chain is addressed
   by its name in capitals, shown as `<CHAIN>` below. Lists are written with commas, or as JSON. An
-  empty variable counts as not set. Jobs and schedules are set as a whole, as JSON (`UNFORK_JOBS`).
+  empty variable counts as not set. Jobs, decoding and schedules are set as a whole, as JSON
+  (`UNFORK_JOBS`).
 - Short names (such as `DB_RAW_URL`) work as well; those of a chain's key apply to every chain. The
   longer name wins over the shorter one.
 - Unknown keys, keys written twice and impossible values are refused, all at once, each with its

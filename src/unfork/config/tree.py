@@ -24,6 +24,7 @@ from unfork.config.branch import (
     WAIT_S_MAX,
     Branch,
 )
+from unfork.config.decode import Decode
 from unfork.config.jobs import Job, Planning, Schedule, Work, default_jobs
 
 #: Tables whose partition size may be set; the datasets of the EVM family.
@@ -356,6 +357,8 @@ class Config(BaseSettings):
     """What readers may rely on."""
     jobs: tuple[Job, ...] = Field(default_factory=default_jobs)
     """What is computed from the chain; the built-in jobs when left out, [] for none."""
+    decode: tuple[Decode, ...] = ()
+    """Contracts whose events are decoded, each event into a dataset of its own."""
     schedules: tuple[Schedule, ...] = ()
     """What runs by the clock."""
     planning: Planning = Planning()

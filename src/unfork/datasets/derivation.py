@@ -64,3 +64,13 @@ class ByDay:
 
 
 Partitioning = ByBlocks | ByDay
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """How rows of an input are found that lie in any block up to the row that needs them."""
+
+    #: The column of the input that is searched.
+    column: str
+    #: The column of the driving input whose values are searched for.
+    by: str

@@ -18,10 +18,19 @@ from unfork.config import jobs as declared
 from unfork.config.draft import Problem
 from unfork.config.load import Loaded, refusal
 from unfork.datasets import evm
-from unfork.datasets.derivation import ByBlocks, ByDay, Mode, Partitioning, Rule, Strategy
+from unfork.datasets.derivation import (
+    ByBlocks,
+    ByDay,
+    Lookup,
+    Mode,
+    Partitioning,
+    Rule,
+    Strategy,
+)
 from unfork.jobs import code, locality, sql
 from unfork.jobs import read as contract_reads
 from unfork.jobs.builtin import BUILTINS, LATER, SOURCES, Builtin, unknown
+from unfork.jobs.decode import listed as decoding
 from unfork.jobs.lineage import Cycle, Lineage
 from unfork.jobs.partition import nests
 from unfork.jobs.read import Read
@@ -46,7 +55,9 @@ RESERVED = frozenset(
     worker_leases""".split()
 )
 
-BUILTIN_TRANSFORMS = frozenset(builtin.transform for builtin in BUILTINS.values())
+BUILTIN_TRANSFORMS = frozenset(
+    (decoding.TRANSFORM, *(builtin.transform for builtin in BUILTINS.values()))
+)
 
 NOT_YET = "not available in this release"
 
@@ -69,8 +80,10 @@ def read(loaded: Loaded, *, imports: bool = False) -> Catalog:
     they are imported as well, which finds what only running a module shows, and takes as long.
     """
     folder = Path.cwd() if loaded.file is None else loaded.file.resolve().parent
-    listed = [_Listed(loaded, index, job) for index, job in enumerate(loaded.config.jobs)]
-    problems = [*_names(listed)]
+    listed = [_Listed(loaded, ("jobs", n), job) for n, job in enumerate(loaded.config.jobs)]
+    decoded, problems = decoding.expanded(loaded)
+    listed += [_Listed(loaded, one.path, one.job, one) for one in decoded]
+    problems += _names(listed)
     outputs = {one.output: one for one in reversed(listed)}
     specs = []
     for one in listed:
@@ -94,10 +107,18 @@ def read(loaded: Loaded, *, imports: bool = False) -> Catalog:
 class _Listed:
     """One entry of `jobs:` and what it stands for."""
 
-    def __init__(self, loaded: Loaded, index: int, job: declared.Job) -> None:
+    def __init__(
+        self,
+        loaded: Loaded,
+        path: tuple[str | int, ...],
+        job: declared.Job,
+        decoded: decoding.Decoded | None = None,
+    ) -> None:
+        """`path` leads to where it is written; `decoded` tells more of what decoding stands for."""
         self.job = job
         self._loaded = loaded
-        self._index = index
+        self._path = path
+        self._decoded = decoded
         named = BUILTINS.get(job.name) if job.transform is None and job.sql is None else None
         self.builtin: Builtin | None = named
         self.is_source = job.name in SOURCES and not job.input_datasets
@@ -111,7 +132,7 @@ class _Listed:
 
     def where(self, *keys: str | int) -> str:
         """The line of a key, or of the job where it is not written."""
-        return self._loaded.where(("jobs", self._index, *keys))
+        return self._loaded.where((*self._path, *keys))
 
     def spec(self, outputs: Mapping[str, _Listed]) -> JobSpec:
         """The specification; only good for use where there was no problem."""
@@ -131,6 +152,7 @@ class _Listed:
             "sql",
             "transform",
             "incremental",
+            "lookups",
             "reads",
         )
         origins = {key: self.where(key) for key in keys}
@@ -152,7 +174,12 @@ class _Listed:
             rules=rules,
             config=self.job.config,
             on_change=OnChange(self.job.on_change),
-            columns={} if self.builtin is None else self.builtin.columns,
+            columns=self._columns(),
+            lookups={
+                dataset(name, outputs): Lookup(each.column, each.by)
+                for name, each in self.job.lookups.items()
+            },
+            only={} if self._decoded is None else self._decoded.only,
             reads=self._reads(outputs),
             is_source=self.is_source,
             unavailable=NOT_YET if self.is_later else None,
@@ -164,6 +191,7 @@ class _Listed:
         if self.is_source:
             return
         yield from self._inputs(outputs)
+        yield from self._lookups(outputs)
         yield from self._output(outputs)
         yield from self._combination()
         yield from self._read_problems(outputs)
@@ -193,6 +221,32 @@ class _Listed:
             if needed not in RAW and needed not in outputs:
                 what = f"job `{self.job.name}` reads `{needed}`, which nobody writes; add its job"
                 yield Problem(where, what)
+
+    def _lookups(self, outputs: Mapping[str, _Listed]) -> Iterator[Problem]:
+        """Whether what is looked up is an input that can be."""
+        names = [dataset(name, outputs) for name in self.job.input_datasets]
+        for name in self.job.lookups:
+            where, meant = self.where("lookups", name), dataset(name, outputs)
+            other = outputs.get(meant)
+            if meant not in names:
+                near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+                hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(names)}"
+                yield Problem(where, f"`{name}` is not among input_datasets; {hint}")
+            elif meant == names[0]:
+                what = f"`{name}` is the first input, which drives the job; look up another one"
+                yield Problem(where, what)
+            elif self.mode is not Mode.CURSOR:
+                what = f"lookups belong to mode: cursor, not {self.mode}"
+                yield Problem(where, what)
+            elif other is None or (other.mode, other.strategy) != (Mode.CURSOR, Strategy.REPLACE):
+                what = f"`{name}` cannot be looked up: only what a job of mode cursor replaces can"
+                yield Problem(where, what)
+
+    def _columns(self) -> Mapping[str, tuple[str, ...]]:
+        """The columns that the transform reads, where that is known."""
+        if self._decoded is not None:
+            return self._decoded.columns
+        return {} if self.builtin is None else self.builtin.columns
 
     def _output(self, outputs: Mapping[str, _Listed]) -> Iterator[Problem]:
         where = self.where("output_dataset")
@@ -370,7 +424,12 @@ def _query(spec: JobSpec, file: Path) -> Iterator[Problem]:
         return
     for finding in sql.check(text, spec.names):
         yield Problem(where, f"job `{spec.name}` ({file.name}:{finding.line}): {finding.what}")
-    for finding in locality.check_sql(text) if spec.mode is Mode.CURSOR else ():
+    lookups = {
+        name: spec.lookups[meant]
+        for name, meant in zip(spec.input_names, spec.inputs, strict=True)
+        if meant in spec.lookups
+    }
+    for finding in locality.check_sql(text, lookups) if spec.mode is Mode.CURSOR else ():
         place = f"{file.name}:{finding.line}"
         yield Problem(where, f"job `{spec.name}` is not block-local ({place}): {finding.what}")
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from unfork import errors, telemetry
-from unfork.app import invalidations, rows, staging, versions
+from unfork.app import invalidations, refused, rows, staging, versions
 from unfork.app import schema as app_schema
 from unfork.app.generations import Generation
 from unfork.app.partitions import TablePartitions
@@ -254,6 +254,15 @@ class Commits:
             reason="correction",
             event={"job": now.dataset.job, "reason": run.reason},
         )
+        if run.may_refuse:
+            await refused.record(
+                session,
+                self._app,
+                job=now.dataset.job,
+                generation_id=now.id,
+                span=run.anchor.span,
+                refused=run.refused,
+            )
         if isinstance(run.rows, Staged):
             await staging.drop(session, self._app, run.lease.token)
         if run.lease.attempt:

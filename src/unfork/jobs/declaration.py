@@ -11,6 +11,7 @@ kind is refused by name.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 
 from pyspark.errors import PySparkException
@@ -32,11 +33,12 @@ from pyspark.sql.types import (
 )
 
 from unfork import errors
+from unfork.app import refused
 from unfork.app.derived import DerivedDataset
 from unfork.config.draft import Problem
 from unfork.config.load import refusal
 from unfork.datasets.dataset import Column, Dataset, Kind
-from unfork.datasets.derivation import ByDay, Strategy
+from unfork.datasets.derivation import ByDay, Mode, Strategy
 from unfork.jobs import read as contract_reads
 from unfork.jobs import spec as specs
 from unfork.jobs import transform
@@ -58,6 +60,13 @@ _KINDS: dict[type[DataType], Kind] = {
 }
 
 
+#: What a lookup may search by.
+_FOUND = {Kind.INT, Kind.BYTES}
+
+#: The columns that tell refused rows, with their types.
+_REFUSALS = {refused.ERROR: StringType, refused.DATA: BinaryType}
+
+
 class Declarations:
     """The transforms of a catalog, and what each of their outputs is."""
 
@@ -69,6 +78,8 @@ class Declarations:
         self.transforms: dict[str, Transform] = {}
         #: By job.
         self.datasets: dict[str, DerivedDataset] = {}
+        #: The columns that tell refused rows from others (app/refused.py), by job that has them.
+        self.refusals: dict[str, tuple[str, ...]] = {}
 
     def ask(self, spark: SparkSession) -> Mapping[str, DerivedDataset]:
         """What every job writes, by job; raises ConfigInvalid with every problem found."""
@@ -131,10 +142,39 @@ class Declarations:
             # The code is a stranger's; whatever it raises is about the job.
             what = f"job `{spec.name}` raised {type(error).__name__}: {error}"
             raise _Refused(where, what) from error
-        dataset = declared(spec, found)
+        indexes = [
+            (each.column, "block_number")
+            for reader in self._catalog.lineage.readers(spec.output)
+            if (each := reader.lookups.get(spec.output)) is not None
+        ]
+        dataset = declared(spec, found, indexes=tuple(dict.fromkeys(indexes)))
+        self._require_lookups(spec)
+        self.refusals[spec.name] = tuple(
+            name for name in found.names if name in (refused.ERROR, refused.DATA)
+        )
         self.transforms[spec.name] = loaded
         self.datasets[spec.name] = dataset
         self._columns[spec.output] = dataset.columns
+
+    def _require_lookups(self, spec: JobSpec) -> None:
+        """Raises _Refused where a lookup is not by columns that are there and can be searched."""
+        problems = []
+        for name, each in spec.lookups.items():
+            kinds = {}
+            for dataset, column in ((name, each.column), (spec.inputs[0], each.by)):
+                held = {one.name: one.kind for one in self._columns[dataset]}
+                if column not in held:
+                    near = difflib.get_close_matches(column, held, n=1, cutoff=0.5)
+                    hint = f"did you mean `{near[0]}`?" if near else f"it has {', '.join(held)}"
+                    problems.append(f"`{dataset}` has no column `{column}`; {hint}")
+                kinds[dataset] = held.get(column)
+            if not problems and not (len({*kinds.values()}) == 1 and {*kinds.values()} <= _FOUND):
+                problems.append(
+                    f"`{each.column}` of `{name}` and `{each.by}` of `{spec.inputs[0]}` must both "
+                    "be bytes, or both whole numbers"
+                )
+        if problems:
+            raise _Refused(spec.where("lookups"), *problems)
 
 
 class _Refused(Exception):
@@ -143,7 +183,9 @@ class _Refused(Exception):
         self.problems = [Problem(where, what) for what in whats]
 
 
-def declared(spec: JobSpec, returned: StructType) -> DerivedDataset:
+def declared(
+    spec: JobSpec, returned: StructType, *, indexes: tuple[tuple[str, ...], ...] = ()
+) -> DerivedDataset:
     """The dataset that a job writes, of the schema that its transform returns."""
     missing = specs.missing_columns(
         spec, {field.name: field.dataType.simpleString() for field in returned.fields}
@@ -158,6 +200,9 @@ def declared(spec: JobSpec, returned: StructType) -> DerivedDataset:
     needed = _needed(spec)
     columns, problems = [], []
     for field in returned.fields:
+        if field.name in _REFUSALS:
+            problems += _refusal(spec, field)
+            continue
         kind = kind_of(field)
         if kind is None:
             problems.append(
@@ -180,9 +225,22 @@ def declared(spec: JobSpec, returned: StructType) -> DerivedDataset:
             key=spec.unique_key,
             rules=dict(spec.rules),
             partitioning=spec.partitioning,
+            indexes=indexes,
+            lookups=tuple(spec.lookups),
         )
     except errors.ConfigInvalid as error:
         raise _Refused(where, error.message) from error
+
+
+def _refusal(spec: JobSpec, field: StructField) -> list[str]:
+    """What is wrong with a column that tells refused rows."""
+    if spec.mode is not Mode.CURSOR:
+        return [f"job `{spec.name}` returns `{field.name}`, which belongs to mode: cursor"]
+    if not isinstance(field.dataType, _REFUSALS[field.name]):
+        wanted = "string" if field.name == refused.ERROR else "binary"
+        found = field.dataType.simpleString()
+        return [f"job `{spec.name}` returns `{field.name}` as {found}; it must be {wanted}"]
+    return []
 
 
 def kind_of(field: StructField) -> Kind | None:

@@ -21,12 +21,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from unfork import errors
+from unfork.app import refused, staging
 from unfork.app import schema as app_schema
-from unfork.app import staging
 from unfork.app.generations import Generation
 from unfork.app.staging import Staged
 from unfork.app.versions import PartitionRead
@@ -40,7 +41,7 @@ from unfork.jobs.declaration import Declarations
 from unfork.jobs.finished import Finished
 from unfork.jobs.lease import Lease
 from unfork.jobs.run import Run
-from unfork.jobs.spark import failures, raw_reading, reading, schema, sink, snapshot
+from unfork.jobs.spark import failures, local, raw_reading, schema, sink, snapshot
 from unfork.jobs.spark.options import Request
 from unfork.jobs.spark.place import Place
 from unfork.jobs.spark.snapshot import Snapshots
@@ -171,7 +172,14 @@ class Executor:
             with session.running(self._spark, pool=pool, tag=_tag(claimed.lease)):
                 moment = self._look(run, held)
                 frame = self._frame(claimed, moment, held)
-                rows = self._staged(claimed, frame) if is_staged else frame.toArrow()
+                rows: pa.Table | Staged
+                if frame is None:
+                    rows, refusals = claimed.build.dataset.schema.empty_table(), refused.NOTHING
+                elif is_staged:
+                    rows = self._staged(claimed, frame)
+                    refusals = rows.refused
+                else:
+                    rows, refusals = refused.split(frame.toArrow())
         except errors.UnforkError:
             raise
         except Exception as error:
@@ -182,6 +190,8 @@ class Executor:
             anchor=moment.anchor,
             as_read=moment.as_read,
             rows=rows,
+            refused=refusals,
+            may_refuse=bool(self._declarations.refusals[run.job]),
             partitions=_partitions(run, moment.anchor),
             config_hash=run.config_hash,
             reason=run.reason.value,
@@ -217,21 +227,26 @@ class Executor:
             config=self._config,
         )
 
-    def _frame(self, claimed: Claimed, moment: _Moment, held: Snapshots | None) -> DataFrame:
-        """The rows of the run, not computed yet; of a small run, contracts are asked at once."""
+    def _frame(self, claimed: Claimed, moment: _Moment, held: Snapshots | None) -> DataFrame | None:
+        """The rows of the run, not computed yet; None where it is known that there are none.
+
+        Of a small run, contracts are asked at once.
+        """
         job = claimed.run.job
         transform = self._declarations.transforms[job]
         dataset = self._declarations.datasets[job]
         spec = transform.spec
-        frames = [
-            self._local(spec, name, moment)
+        frames = (
+            self._local(spec, moment)
             if held is None
-            else self._remote(spec, name, moment, held)
-            for name in spec.inputs
-        ]
+            else [self._remote(spec, name, moment, held) for name in spec.inputs]
+        )
+        if frames is None:
+            return None
         if spec.reads:
             frames += self._answering(claimed, moment, held).frames(spec, frames)
-        return transform.apply(self._spark, frames).select(*dataset.names)
+        names = (*dataset.names, *self._declarations.refusals[job])
+        return transform.apply(self._spark, frames).select(*names)
 
     def _answering(self, claimed: Claimed, moment: _Moment, held: Snapshots | None) -> Answering:
         assert self._caller is not None, "a job that asks contracts is not planned without a node"
@@ -246,31 +261,50 @@ class Executor:
             as_read=moment.as_read,
         )
 
-    def _local(self, spec: JobSpec, name: str, moment: _Moment) -> DataFrame:
-        """An input that the driver reads: each in its own state, but all of them hold R."""
+    def _local(self, spec: JobSpec, moment: _Moment) -> list[DataFrame] | None:
+        """The inputs as the driver reads them: each in its own state, but all of them hold R.
+
+        None where the driving input holds nothing that matters.
+        """
+        read: list[local.Read] = []
+        for name in spec.inputs:
+            request = self._request(spec, name, moment)
+            if name in spec.lookups:
+                read.append(local.looked_up(request, spec.lookups[name], read[0]))
+            else:
+                read.append(local.rows(request, spec.only.get(name, {})))
+            if read[0].table.num_rows == 0 and spec.inputs[0] in spec.only:
+                return None
+        return [
+            # In one piece nothing has to be shuffled, which costs more than all the rest.
+            self._spark.createDataFrame(one.table, schema.struct(one.columns)).coalesce(1)
+            for one in read
+        ]
+
+    def _request(self, spec: JobSpec, name: str, moment: _Moment) -> Request:
+        """What the driver asks for of an input."""
         span, as_read = moment.anchor.span, moment.as_read
-        request = Request(
+        is_whole = self._declarations.is_state(name) or name in spec.lookups
+        return Request(
             dataset=name,
             chain=self._place.chain.name,
             config=self._config,
-            first=None if self._declarations.is_state(name) else span.first,
+            first=None if is_whole else span.first,
             last=span.last,
             columns=spec.columns.get(name, ()),
             at=moment.anchor.last,
+            # What is looked up is found by an index: it is not worth several connections.
+            tasks=1 if name in spec.lookups else None,
             floor=-1 if as_read.floor is None else as_read.floor,
             epoch=as_read.epoch,
         )
-        found = reading.resolve(request)
-        frame = self._spark.createDataFrame(reading.table(found), schema.struct(found.columns))
-        # In one piece nothing has to be shuffled, which costs more than all the rest.
-        return frame.coalesce(1)
 
     def _remote(self, spec: JobSpec, name: str, moment: _Moment, held: Snapshots) -> DataFrame:
         """An input that tasks read, from the state that the run holds."""
         state = held.app if self._declarations.is_derived(name) else held.raw
         assert state is not None
         given = {**state.options(), "dataset": name, "last": str(moment.anchor.span.last)}
-        if not self._declarations.is_state(name):
+        if not self._declarations.is_state(name) and name not in spec.lookups:
             given["first"] = str(moment.anchor.span.first)
         if name in spec.columns:
             given["columns"] = ",".join(spec.columns[name])

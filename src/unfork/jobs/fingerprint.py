@@ -35,10 +35,12 @@ def schema_hash(columns: Mapping[str, str]) -> str:
 
 
 def _decisive(spec: JobSpec) -> dict[str, Any]:
-    # A job without reads has the hash that it had before there were any.
-    reads = {"reads": [read.document() for read in spec.reads]} if spec.reads else {}
+    # Left out where there is none, so that other jobs are what they were before there were any.
+    lookups = {name: [each.column, each.by] for name, each in spec.lookups.items()}
+    reads = [read.document() for read in spec.reads]
     return {
-        **reads,
+        **({"lookups": lookups} if lookups else {}),
+        **({"reads": reads} if reads else {}),
         "inputs": list(spec.inputs),
         "output": spec.output,
         "mode": spec.mode.value,

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from unfork.app.derived import WHOLE
 from unfork.app.generations import Generation
+from unfork.app.refused import NOTHING, Refused
 from unfork.app.staging import Staged
 from unfork.app.versions import PartitionRead
 from unfork.chain.block import BlockRef
@@ -29,6 +30,10 @@ class Finished:
     as_read: AsRead
     #: Its rows: Arrow where the driver has them, else where its tasks staged them.
     rows: pa.Table | Staged
+    #: The rows that it could not make, which are told instead.
+    refused: Refused = NOTHING
+    #: Whether it may refuse any, so that there may be some to close.
+    may_refuse: bool = False
     #: The partitions it has computed, in mode partition alone.
     partitions: tuple[PartitionRead, ...] = ()
     config_hash: str

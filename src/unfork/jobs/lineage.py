@@ -96,7 +96,11 @@ class Lineage:
             through = tuple(name for name in dict.fromkeys(spec.inputs) if moved.get(name))
             if not through:
                 continue
-            arriving = spans.merge(part for name in through for part in moved[name])
+            arriving = spans.merge(
+                Span(part.first, known.last) if name in spec.lookups else part
+                for name in through
+                for part in moved[name]
+            )
             touched = _widened(spec, arriving, known, days)
             if touched:
                 found.append(Touched(job=spec.name, spans=touched, through=through))

@@ -4,10 +4,11 @@ A cursor job is right only if computing blocks one by one and computing them tog
 rows. No program can decide that for every query or function, so what is checked is the form.
 
 SQL: accepted is what keeps blocks apart by form: rows on their own, groups, windows and distinct
-rows by block_number, joins on equal block numbers. Everything else is refused with a hint, also
-where it happens to be local; mode partition computes such a query rightly. Three things stay with
-the author: aggregate functions that are not Spark's own, views hidden behind an input's name, and a
-column of an input that is called block_number (or number) and is not the block's.
+rows by block_number, joins on equal block numbers, joins of a declared lookup up to the row's own
+block. Everything else is refused with a hint, also where it happens to be local; mode partition
+computes such a query rightly. Three things stay with the author: aggregate functions that are not
+Spark's own, views hidden behind an input's name, and a column of an input that is called
+block_number (or number) and is not the block's.
 
 Python: refused is what is written out in the transform's own code and mixes blocks: the same forms,
 where their columns are written as texts. A function that builds its columns, or works outside of
@@ -17,8 +18,9 @@ the DataFrame API, is not seen through. It can still be caught by computing a sp
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from unfork.datasets.derivation import Lookup
 from unfork.jobs.code import Piece
 from unfork.jobs.sql import CLAUSES, WORDS, Finding, Query, Token, tokenized
 
@@ -42,11 +44,12 @@ JOIN_ENDS = CLAUSES | {"join", "inner", "left", "right", "full", "cross", "natur
 HINT = "use mode: partition"
 
 
-def check_sql(text: str) -> list[Finding]:
-    """Where a query may let blocks depend on each other."""
+def check_sql(text: str, lookups: Mapping[str, Lookup] | None = None) -> list[Finding]:
+    """Where a query may let blocks depend on each other; `lookups` by the names it reads from."""
     query = Query(tokenized(text))
-    parts = (_crossings, _windows, _aggregates, _joins, _renamings, _subqueries)
-    return sorted({finding for part in parts for finding in part(query)})
+    parts = (_crossings, _windows, _aggregates, _renamings, _subqueries)
+    found = {finding for part in parts for finding in part(query)}
+    return sorted(found.union(_joins(query, lookups or {})))
 
 
 def check_code(pieces: Iterable[Piece]) -> list[tuple[Piece, Finding]]:
@@ -126,18 +129,58 @@ def _aggregates(query: Query) -> Iterator[Finding]:
             yield Finding(token.line, f"`{word}` aggregates across blocks; {HINT}")
 
 
-def _joins(query: Query) -> Iterator[Finding]:
-    """Joins pair rows of equal block number only."""
+def _joins(query: Query, lookups: Mapping[str, Lookup]) -> Iterator[Finding]:
+    """Joins pair rows of equal block number, or find what a lookup held up to the row's block."""
     for index, token in query:
         if query.word(index) == "join":
             if query.word(index + 1) == "lateral" and query.name(index + 2):
                 continue  # A function of the row: explode and its like.
             is_open = query.word(index - 1) in ("cross", "natural")
-            if is_open or not _joins_blocks(query, index):
+            lookup = lookups.get(query.name(index + 1))
+            if lookup is not None:
+                sides = (query.word(index - 1), query.word(index - 2))
+                is_open = is_open or "right" in sides or "full" in sides
+                if is_open or not _looks_up(query, index, lookup):
+                    what = f"a lookup must be joined ON its {lookup.column} = {lookup.by}"
+                    yield Finding(token.line, f"{what} AND its block_number <= block_number")
+            elif is_open or not _joins_blocks(query, index):
                 what = "a join must be ON equal block_number or USING (block_number, …)"
                 yield Finding(token.line, f"{what}; else {HINT}")
         elif query.separates_sources(index) and query.word(index + 1) != "lateral":
             yield Finding(token.line, "a list of tables joins all blocks; write JOIN … ON")
+
+
+def _looks_up(query: Query, join: int, lookup: Lookup) -> bool:
+    """Whether a JOIN's own condition finds what a lookup holds up to the row's block."""
+    after = join + 2 + (query.word(join + 2) == "as")
+    alias = query.name(after) or query.name(join + 1)
+    after += bool(query.name(after))
+    if query.word(after) != "on":
+        return False
+    parts = [[token.text for token in part] for part in _conjuncts(query, after + 1)]
+    return any(_finds(part, alias, lookup) for part in parts) and any(
+        _is_before(part, alias) for part in parts
+    )
+
+
+def _finds(part: list[str], alias: str, lookup: Lookup) -> bool:
+    """Whether a condition is `alias.column = other.by`, either way round."""
+    match part:
+        case [left, ".", one, "=" | "==", right, ".", other] if left != right:
+            wanted = (lookup.column.lower(), lookup.by.lower())
+            return (left == alias and (one, other) == wanted) or (
+                right == alias and (other, one) == wanted
+            )
+    return False
+
+
+def _is_before(part: list[str], alias: str) -> bool:
+    """Whether a condition is `alias.block_number <= other.block_number`, either way round."""
+    match part:
+        case [left, ".", one, ("<=" | ">=") as sign, right, ".", other]:
+            earlier, later = (left, right) if sign == "<=" else (right, left)
+            return earlier == alias and later != alias and {one, other} <= set(NUMBER)
+    return False
 
 
 def _joins_blocks(query: Query, join: int) -> bool:

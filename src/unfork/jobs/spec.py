@@ -13,7 +13,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from unfork.datasets.derivation import ByBlocks, ByDay, Mode, Partitioning, Rule, Strategy
+from unfork.datasets.derivation import (
+    ByBlocks,
+    ByDay,
+    Lookup,
+    Mode,
+    Partitioning,
+    Rule,
+    Strategy,
+)
 from unfork.jobs.read import Read
 
 #: Columns that place a row on the chain; `number` and `hash` are those of the dataset `blocks`.
@@ -62,6 +70,11 @@ class JobSpec:
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: What it asks contracts; the transform takes the answers after its inputs.
     reads: tuple[Read, ...] = ()
+    #: The inputs of which rows of all earlier blocks are read too, by what is found in them.
+    lookups: Mapping[str, Lookup] = field(default_factory=dict)
+    #: What a row of an input must hold to matter to the transform, by input and column: one of
+    #: these values. Where no row of the driving input does, there are none to return.
+    only: Mapping[str, Mapping[str, tuple[bytes, ...]]] = field(default_factory=dict)
     #: Whether it is raw ingestion itself, declared as a job: shown, never planned.
     is_source: bool = False
     #: Why this release cannot run it; None where it can.

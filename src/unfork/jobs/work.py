@@ -9,7 +9,7 @@ attempts are counted; one that nobody wants any more is forgotten.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from unfork.chain import span as spans
 from unfork.chain.span import Span
@@ -21,6 +21,9 @@ from unfork.jobs.view import Readable, View
 
 #: Failures after which a span waits for a person or for a new configuration.
 ATTEMPTS_MAX = 5
+
+#: A block number beyond every chain's.
+NUMBER_MAX = 2**62
 
 #: Versions that the guess of rows is made from.
 VERSIONS_SEEN = 50
@@ -95,7 +98,7 @@ class Work:
             if readable is None or readable.last < self.generation.first:
                 self.rest(Cause.WAITING, None, f"waits for `{name}`, of which nothing is there yet")
                 return None
-            found.append(readable)
+            found.append(_looked_up(readable) if name in self.spec.lookups else readable)
         return found
 
     def take_leases(
@@ -246,6 +249,13 @@ class Work:
 def holes_of(inputs: Iterable[Readable]) -> tuple[Span, ...]:
     """Blocks that at least one input is to compute again first."""
     return spans.merge(hole for readable in inputs for hole in readable.holes)
+
+
+def _looked_up(readable: Readable) -> Readable:
+    """What can be read of a lookup: rows of every earlier block are, so none behind a hole can."""
+    if not readable.holes:
+        return readable
+    return replace(readable, holes=(Span(readable.holes[0].first, max(readable.last, NUMBER_MAX)),))
 
 
 def _rows_per_block(view: View, generation: Generation) -> float | None:

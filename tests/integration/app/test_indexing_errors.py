@@ -120,4 +120,5 @@ async def test_the_table_has_the_indexes_that_triage_needs(any_place: Place) -> 
     text = " ".join(row["indexdef"] for row in found)
     assert "(resolved, worker_name, created_at DESC)" in text
     assert "(block_number)" in text
-    assert "(worker_name, block_number, transaction_id, error_hash) NULLS NOT DISTINCT" in text
+    key = "(worker_name, block_number, transaction_id, error_hash, generation_id)"
+    assert f"{key} NULLS NOT DISTINCT" in text

@@ -89,6 +89,9 @@ WITH ended AS (
 ), settled AS (
     UPDATE {app}.invalidation_spans SET processed_at = now()
     WHERE generation_id = %(id)s AND %(state)s = 'retired' AND processed_at IS NULL
+), refused AS (
+    UPDATE {app}.indexing_errors SET resolved = true, resolved_at = now()
+    WHERE generation_id = %(id)s AND %(state)s = 'retired' AND NOT resolved
 )
 UPDATE {app}.generations
 SET state = %(state)s,

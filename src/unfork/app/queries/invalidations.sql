@@ -23,6 +23,7 @@ ORDER BY generation.id, lower(coalesced.span);
 -- name: invalidations_dependents
 -- The builds that read a dataset, with how far each has come or is about to come.
 SELECT generation.id, generation.declaration ->> 'mode' AS mode,
+       coalesce(generation.declaration -> 'lookups' ? %(dataset)s, false) AS is_lookup,
        generation.first_number, greatest(cursor.cursor_value, leased.last) AS last_number
 FROM {app}.generations AS generation
 JOIN {app}.jobs AS job ON job.job = generation.job

@@ -25,17 +25,27 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from unfork import errors
-from unfork.app import rows, staging
+from unfork.app import refused, rows, staging
 from unfork.app import schema as app_schema
 from unfork.app.derived import DerivedDataset
+from unfork.app.refused import Refused
 from unfork.app.staging import Attempt, Staged
 from unfork.database import copy, failures
 from unfork.jobs.spark import connection
 from unfork.jobs.spark import place as places
 
-#: What a task returns, for Spark and for Arrow: its number, its attempt and how many rows it sent.
-TYPES = "task bigint, attempt bigint, rows bigint"
-MESSAGE = pa.schema([("task", pa.int64()), ("attempt", pa.int64()), ("rows", pa.int64())])
+#: What a task returns, for Spark and for Arrow: its number, its attempt, how many rows it sent, how
+#: many it refused, and those of them that are told.
+TYPES = "task bigint, attempt bigint, rows bigint, refused bigint, told binary"
+MESSAGE = pa.schema(
+    [
+        ("task", pa.int64()),
+        ("attempt", pa.int64()),
+        ("rows", pa.int64()),
+        ("refused", pa.int64()),
+        ("told", pa.binary()),
+    ]
+)
 
 
 def stage(
@@ -53,8 +63,37 @@ def stage(
     counts. Raises RowRefused, through Spark, where a row does not fit the dataset.
     """
     writer = Writer(dataset=dataset, token=token, chain=chain, config=config)
-    told = frame.mapInArrow(writer, TYPES).toArrow()
-    return Staged(token=token, attempts=tuple(Attempt(**row) for row in told.to_pylist()))
+    return gathered(token, frame.mapInArrow(writer, TYPES).toArrow())
+
+
+def gathered(token: int, told: pa.Table) -> Staged:
+    """What all tasks have told, together."""
+    rows = told.to_pylist()
+    return Staged(
+        token=token,
+        attempts=tuple(
+            Attempt(task=row["task"], attempt=row["attempt"], rows=row["rows"]) for row in rows
+        ),
+        refused=refused.joined(refused.unpacked(row["told"], row["refused"]) for row in rows),
+    )
+
+
+class Refusals:
+    """What a task refuses of its rows while they pass."""
+
+    def __init__(self) -> None:
+        #: So far.
+        self.refused: Refused = refused.NOTHING
+
+    def sifted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows that are not refused."""
+        for batch in batches:
+            if refused.ERROR not in batch.schema.names:
+                yield batch
+                continue
+            kept, found = refused.split(pa.Table.from_batches([batch]))
+            self.refused = refused.joined((self.refused, found))
+            yield from kept.to_batches()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +110,11 @@ class Writer:
         context = TaskContext.get()
         assert context is not None, "only a task of Spark has rows to send"
         task, attempt = context.partitionId(), context.taskAttemptId()
-        count = self.send(batches, task=task, attempt=attempt)
+        found = Refusals()
+        count = self.send(found.sifted(batches), task=task, attempt=attempt)
+        told = {"refused": found.refused.count, "told": refused.packed(found.refused)}
         yield pa.RecordBatch.from_pylist(
-            [{"task": task, "attempt": attempt, "rows": count}], schema=MESSAGE
+            [{"task": task, "attempt": attempt, "rows": count, **told}], schema=MESSAGE
         )
 
     def send(self, batches: Iterable[pa.RecordBatch], *, task: int, attempt: int) -> int:

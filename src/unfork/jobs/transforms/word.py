@@ -32,6 +32,30 @@ def address(word: str, name: str) -> Column:
     return F.expr(f"substring({word}, {BYTES - 20 + 1}, 20) AS {name}")
 
 
+def cut(source: str, at: int, length: int) -> str:
+    """So many bytes of a binary column or expression, from the one at a place; the first is 0."""
+    return f"substring({source}, {at + 1}, {length})"
+
+
+def small(source: str) -> str:
+    """At most seven bytes as the whole number that they are."""
+    return f"CAST(conv(hex({source}), 16, 10) AS bigint)"
+
+
+def signed_small(source: str) -> str:
+    """Eight bytes as the number in two's complement that they are."""
+    high, low = small(cut(source, 0, 4)), small(cut(source, 4, 4))
+    # Split so that no part of it leaves 64 bits, whatever the bytes are.
+    sign = f"CASE WHEN {high} >= 2147483648L THEN 4294967296L ELSE 0L END"
+    return f"(({high} - {sign}) * 4294967296L + {low})"
+
+
+def signed(word: str) -> str:
+    """A word in two's complement, as long as sums are."""
+    filling = f"CASE WHEN {word} >= X'80' THEN X'ffffffff' ELSE X'00000000' END"
+    return f"concat({filling}, {word})"
+
+
 def limb_sums(name: str, value: str, sign: str | None = None) -> list[Column]:
     """The sums of a column's limbs, for `agg`; the column `sign` is 1 or -1 for every row."""
     times = "" if sign is None else f" * {sign}"

@@ -1,0 +1,1 @@
+"""Decoding: events of a contract's ABI as typed rows."""
