@@ -34,6 +34,7 @@ def spec(dataset: DerivedDataset, *, on_change: OnChange = OnChange.STOP) -> Job
     return JobSpec(
         name=dataset.job,
         inputs=dataset.inputs,
+        lookups=dict.fromkeys(dataset.lookups, toy.LOOKUP),
         input_names=dataset.inputs,
         output=dataset.name,
         mode=Mode(dataset.mode),
@@ -134,6 +135,7 @@ class Dispatcher:
             )
             parts = (part,)
         build, blocks = surveyed.builds[run.generation], journal.blocks(run.span)
+        earlier = [ref for ref in journal.chain if ref.number < run.span.first]
         # A column that a test has added is empty.
         empty = dict.fromkeys(build.dataset.names)
         return await self.worker.compute(
@@ -141,7 +143,7 @@ class Dispatcher:
             claimed.lease,
             blocks,
             parent=parent,
-            rows=[{**empty, **row} for row in toy.computed(build.dataset, blocks)],
+            rows=[{**empty, **row} for row in toy.computed(build.dataset, blocks, earlier=earlier)],
             seen=run.outdated,
             partitions=parts,
             config_hash=run.config_hash,

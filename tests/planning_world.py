@@ -19,7 +19,7 @@ from unfork.chain import span as spans
 from unfork.chain.advance import Day
 from unfork.chain.block import BlockRef
 from unfork.chain.span import Span
-from unfork.datasets.derivation import ByBlocks, ByDay, Mode, Strategy
+from unfork.datasets.derivation import ByBlocks, ByDay, Lookup, Mode, Strategy
 from unfork.jobs import backfill
 from unfork.jobs.backfill import Anew, InPlace
 from unfork.jobs.lineage import Lineage
@@ -49,6 +49,9 @@ COMPUTE: dict[str, Callable[..., Rows]] = {
     "transfers": lambda setting, logs: [(n, h, v * setting) for n, h, v in logs if v % 3],
     "doubled": lambda setting, rows, blocks: [(n, h, 2 * v + setting) for n, h, v in rows],
     "alerts": lambda setting, logs: [(n, h, v) for n, h, v in logs if v % 5 == setting % 5],
+    "seen": lambda setting, logs, known: [
+        (n, h, sum(m <= n and w % 4 == v % 4 for m, _, w in known) + setting) for n, h, v in logs
+    ],
     "balances": lambda setting, transfers: [(n, v % 4, v + setting) for n, h, v in transfers],
     "tens": lambda setting, transfers: [(len({v for _, _, v in transfers}), setting)],
     "twenties": lambda setting, tens, blocks: [(sorted(tens), len(blocks), setting)],
@@ -71,6 +74,7 @@ JOBS = (
     job("transfers", "logs", on_change=OnChange.CONTINUE),
     job("doubled", "transfers", "blocks"),
     job("alerts", "logs", strategy=Strategy.APPEND, unique_key=("block_hash", "v")),
+    job("seen", "logs", "doubled", lookups={"doubled": Lookup("v", "v")}),
     job("balances", "transfers", strategy=Strategy.MERGE, unique_key=("key",)),
     job("tens", "transfers", mode=Mode.PARTITION, partitioning=ByBlocks(10)),
     job("twenties", "tens", "blocks", mode=Mode.PARTITION, partitioning=ByBlocks(20),
@@ -406,7 +410,10 @@ class World:
 
     def _fresh(self, name: str, span: Span) -> Rows:
         spec = self.lineage.jobs[name]
-        given = [self._fresh_input(dataset, span) for dataset in spec.inputs]
+        given = [
+            self._fresh_input(dataset, self._read_of(spec, dataset, span))
+            for dataset in spec.inputs
+        ]
         return COMPUTE[name](self.settings[name], *given)
 
     def _fresh_input(self, dataset: str, span: Span) -> Rows:
@@ -423,6 +430,10 @@ class World:
 
     # Inside.
 
+    def _read_of(self, spec: JobSpec, dataset: str, span: Span) -> Span:
+        """The blocks of an input that a run over a span reads."""
+        return Span(self.start, span.last) if dataset in spec.lookups else span
+
     def _raw(self, span: Span) -> Rows:
         return [
             (block.ref.number, block.ref.hash, block.value)
@@ -433,7 +444,10 @@ class World:
         spec = self.lineage.jobs[run.job]
         if run.mode is Mode.CURSOR:
             # Block by block and all at once are the same: that is what block-local means.
-            given = [self._stored(dataset, run.span) for dataset in spec.inputs]
+            given = [
+                self._stored(dataset, self._read_of(spec, dataset, run.span))
+                for dataset in spec.inputs
+            ]
             return COMPUTE[run.job](int(run.config_hash), *given)
         given = [self._stored(dataset, run.span) for dataset in spec.inputs]
         return COMPUTE[run.job](int(run.config_hash), *given)
@@ -474,7 +488,8 @@ class World:
             else:
                 assert source.watermark is not None and source.watermark.number >= last
                 assert self._holds(source.watermark)
-                assert not any(span.overlaps(run.span) for span in open_)
+                read = self._read_of(built.spec, dataset, run.span)
+                assert not any(span.overlaps(read) for span in open_)
                 if writer.is_state:
                     assert source.watermark.number == last, "a state is read at its own block"
         match run.kind, run.mode:
@@ -596,12 +611,15 @@ class World:
         for built in list(self.built.values()):
             if dataset not in built.spec.inputs:
                 continue
+            struck = changed
+            if dataset in built.spec.lookups and changed:
+                struck = [Span(min(span.first for span in changed), 2**40)]
             # A run under way has read the old rows, or may have: it must not commit.
             for lease in list(self.leases.values()):
-                is_struck = any(lease.span.overlaps(span) for span in changed)
+                is_struck = any(lease.span.overlaps(span) for span in struck)
                 if lease.generation == built.id and is_struck:
                     del self.leases[lease.id]
-            for span in changed:
+            for span in struck:
                 if built.spec.mode is Mode.CURSOR:
                     covered = Span(built.first, built.next - 1) if built.watermark else None
                     part = spans.intersect(span, covered) if covered else None

@@ -7,6 +7,7 @@ and whoever knows the chain can compute everything anew: `expected` does, in the
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -19,7 +20,7 @@ from unfork.app.derived import DerivedDataset
 from unfork.chain.advance import Day
 from unfork.chain.block import BlockRef
 from unfork.datasets.dataset import Column, Kind
-from unfork.datasets.derivation import ByBlocks, ByDay, Mode, Rule, Strategy
+from unfork.datasets.derivation import ByBlocks, ByDay, Lookup, Mode, Rule, Strategy
 
 Row = dict[str, Any]
 
@@ -258,6 +259,19 @@ TOTALS = DerivedDataset(
 
 EVERY = (MOVES, ALERTS, FIRSTS, BALANCES, DAILY, PAGES, TOTALS)
 
+#: How often each sender received something so far: it looks up `moves` of all earlier blocks.
+SEEN = DerivedDataset(
+    name="seen",
+    job="find_seen",
+    inputs=("blocks", "moves"),
+    lookups=("moves",),
+    mode=Mode.CURSOR,
+    strategy=Strategy.REPLACE,
+    columns=(*PLACE, Column("transfer_index", Kind.INT), Column("received", Kind.INT)),
+    key=("block_number", "transfer_index"),
+)
+LOOKUP = Lookup("receiver", "sender")
+
 #: What a job in mode cursor makes of one block.
 OF_BLOCK: Mapping[str, Callable[[BlockRef, Sequence[Transfer]], list[Row]]] = {
     "moves": _moves,
@@ -268,9 +282,18 @@ OF_BLOCK: Mapping[str, Callable[[BlockRef, Sequence[Transfer]], list[Row]]] = {
 
 
 def computed(
-    dataset: DerivedDataset, blocks: Sequence[BlockRef], contents: Contents = transfers
+    dataset: DerivedDataset,
+    blocks: Sequence[BlockRef],
+    contents: Contents = transfers,
+    *,
+    earlier: Sequence[BlockRef] = (),
 ) -> list[Row]:
-    """What a run over the blocks hands over."""
+    """What a run over the blocks hands over; `earlier` are all before them, for what is looked up.
+
+    What drives a job with a lookup are the blocks themselves, whatever was corrected.
+    """
+    if dataset.name == "seen":
+        return _seen(blocks, contents, earlier)
     if dataset.name in OF_BLOCK:
         return [row for block in blocks for row in OF_BLOCK[dataset.name](block, contents(block))]
     if dataset.name == "pages":
@@ -287,6 +310,23 @@ def computed(
     if dataset.name == "daily":
         return [{"day": d, "account": a, "moves": n} for (d, a), n in counts.items()]
     return [{"account": account, "moves": count} for account, count in counts.items()]
+
+
+def _seen(blocks: Sequence[BlockRef], contents: Contents, earlier: Sequence[BlockRef]) -> list[Row]:
+    known = Counter(one.receiver for block in earlier for one in contents(block))
+    rows = []
+    for block in blocks:
+        known.update(one.receiver for one in contents(block))
+        rows += [
+            {
+                "block_number": block.number,
+                "block_hash": block.hash,
+                "transfer_index": one.index,
+                "received": known[one.sender],
+            }
+            for one in transfers(block)
+        ]
+    return rows
 
 
 def expected(

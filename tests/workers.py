@@ -105,6 +105,7 @@ class Worker:
         parent: BlockRef | None,
         rows: Sequence[dict[str, Any]] | None = None,
         contents: toy.Contents = toy.transfers,
+        earlier: Sequence[BlockRef] = (),
         as_read: AsRead | None = None,
         seen: Sequence[int] = (),
         partitions: tuple[PartitionRead, ...] = (),
@@ -112,6 +113,8 @@ class Worker:
     ) -> Finished:
         """A run that has read these blocks, with the refs as they are now unless told."""
         dataset = build.dataset
+        if rows is None:
+            rows = toy.computed(dataset, blocks, contents, earlier=earlier)
         if as_read is None:
             chain = await self.refs.state()
             as_read = AsRead(epoch=chain.epoch, floor=chain.floor.number if chain.floor else None)
@@ -124,9 +127,7 @@ class Worker:
                 last=blocks[-1],
             ),
             as_read=as_read,
-            rows=toy.arrow(
-                dataset, toy.computed(dataset, blocks, contents) if rows is None else rows
-            ),
+            rows=toy.arrow(dataset, rows),
             partitions=partitions,
             config_hash=config_hash,
             invalidations=tuple(seen),
@@ -183,6 +184,7 @@ class Worker:
             lease,
             blocks,
             parent=known.get(span.first - 1),
+            earlier=[ref for ref in chain if ref.number < span.first],
             seen=await self.open_ids(build, span),
         )
         return await self.commits.commit(run)

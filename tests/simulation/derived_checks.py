@@ -44,7 +44,7 @@ class Checks:
         self,
         place: Place,
         parent: Callable[[BlockRef], BlockRef | None],
-        *,
+        *datasets: DerivedDataset,
         added: Mapping[bytes, Sequence[toy.Transfer]] | None,
         by_build: bool = False,
     ) -> None:
@@ -56,6 +56,7 @@ class Checks:
         find the next build under a name, in a state of its own.
         """
         self._by_build = by_build
+        self._datasets = datasets or toy.EVERY
         self._place = place
         self._parent = parent
         self._added = added
@@ -95,7 +96,7 @@ class Checks:
             self._compare_refs(chain, state["floor_number"])
             builds = self._builds()
             contents = self._contents(chain, builds["moves"])
-            for dataset in toy.EVERY:
+            for dataset in self._datasets:
                 self._compare_dataset(dataset, chain, builds[dataset.name], contents)
 
     def exact(self, contents: toy.Contents) -> None:
@@ -105,7 +106,7 @@ class Checks:
             state = self._rows("SELECT * FROM {app}.follower")[0]
             chain = self.path(BlockRef(state["position_number"], state["position_hash"]))
             builds = self._builds()
-            for dataset in toy.EVERY:
+            for dataset in self._datasets:
                 assert builds[dataset.name]["cursor_value"] == chain[-1].number, dataset.name
                 assert builds[dataset.name]["outdated"] == [], dataset.name
                 rows = self._rows(f'SELECT * FROM {{app}}."{dataset.name}"')

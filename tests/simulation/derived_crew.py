@@ -35,7 +35,7 @@ from unfork.jobs.worker import Happened, Pace, Worker
 QUICK = Pace(follow_s=0.02, dispatch_s=0.1, away_s=0.05)
 #: A worker that died is missed after a moment; a busy machine may pause one for as long.
 POLICY = Policy(lease_s=6.0, backoff_s=0.02, backoff_s_max=0.2, attempts_max=1000)
-DATASETS = {dataset.job: dataset for dataset in toy.EVERY}
+DATASETS = {dataset.job: dataset for dataset in (*toy.EVERY, toy.SEEN)}
 
 
 class Mortal:
@@ -88,6 +88,7 @@ class Plain:
             chain[span.first : span.last + 1],
             parent=parent,
             contents=inputs.contents,
+            earlier=chain[: span.first],
             seen=run.outdated,
             partitions=parts,
             as_read=inputs.as_read,
@@ -114,6 +115,7 @@ class Crew:
         self.stopping = asyncio.Event()
         self._mortals: list[Mortal] = []
         self.outcomes: dict[str, int] = {}
+        self.datasets = {dataset.job: dataset for dataset in world.datasets}
 
     async def live(self, name: str) -> None:
         """One worker after another under one name."""
@@ -149,10 +151,10 @@ class Crew:
         if self.world.is_quiet:
             mortal.spare()
         self._mortals.append(mortal)
-        prints = {job: Fingerprint(CONFIG, one.schema_hash) for job, one in DATASETS.items()}
+        prints = {job: Fingerprint(CONFIG, one.schema_hash) for job, one in self.datasets.items()}
         return Worker(
             name,
-            lineage=Lineage([spec(dataset) for dataset in DATASETS.values()]),
+            lineage=Lineage([spec(dataset) for dataset in self.datasets.values()]),
             refs=hands.refs,
             survey=Survey(place.name, database, held={"blocks"}, fingerprints=prints),
             steps=Steps(place.name, database, declare=_declare, lock_timeout_ms=2000),

@@ -70,8 +70,9 @@ class Inputs:
 class DerivedWorld:
     """One run."""
 
-    def __init__(self, seed: int, place: Place) -> None:
+    def __init__(self, seed: int, place: Place, *datasets: DerivedDataset) -> None:
         self.place = place
+        self.datasets = datasets or toy.EVERY
         self.dice = random.Random(seed)
         dice = self.dice
         self.tree = Tree(
@@ -81,6 +82,9 @@ class DerivedWorld:
         self.finality: int | None = dice.choice([None, 4, 9])
         #: What corrections have added to blocks; None where no dataset is computed from another.
         self.added: dict[bytes, list[toy.Transfer]] | None = {} if dice.random() < 0.5 else None
+        if toy.SEEN in self.datasets:
+            # What is looked up matters where it is corrected.
+            self.added = {}
         self.statements = 0
         self.crash_at: int | None = None
         self.told: list[str] = []
@@ -102,7 +106,7 @@ class DerivedWorld:
 
     def reader(self, *, by_build: bool = False) -> Checks:
         """Somebody who reads the app side and knows the chain."""
-        return Checks(self.place, self._parent, added=self.added, by_build=by_build)
+        return Checks(self.place, self._parent, *self.datasets, added=self.added, by_build=by_build)
 
     async def begin(self) -> None:
         """A chain of a few blocks, and every dataset registered."""
@@ -110,7 +114,7 @@ class DerivedWorld:
         self.store = self.place.store(chain=chain)
         await self.store.open()
         await self.store.claim(chain_id=1337, start=0)
-        await self.workers[0].register(*toy.EVERY, first=0)
+        await self.workers[0].register(*self.datasets, first=0)
         self.tree.extend(8)
         await self.grow()
         await self.follow()
@@ -293,7 +297,7 @@ class DerivedWorld:
         if len(self.pending) >= PENDING_MAX:
             return
         worker = self.dice.choice(self.workers)
-        for dataset in self.dice.sample(toy.EVERY, 3):
+        for dataset in self.dice.sample(self.datasets, min(3, len(self.datasets))):
             found = await self.planned(worker, dataset)
             if found is not None:
                 self.pending.append(Pending(worker, found))
@@ -408,6 +412,7 @@ class DerivedWorld:
             blocks,
             parent=inputs.chain[span.first - 1] if span.first else None,
             contents=inputs.contents,
+            earlier=inputs.chain[: span.first],
             seen=seen,
             partitions=parts,
             as_read=inputs.as_read,
@@ -500,10 +505,12 @@ class DerivedWorld:
         """What happens seldom: blocks are released, a dataset is built anew beside the old one."""
         worker = self.workers[0]
         if self.dice.random() < 0.3:
-            for dataset in toy.EVERY:
+            for dataset in self.datasets:
                 await worker.leases.release(dataset.job)
             return
         dataset = self.dice.choice([toy.BALANCES, toy.FIRSTS, toy.MOVES])
+        if dataset not in self.datasets:
+            dataset = toy.MOVES
         old = await worker.build(dataset)
         config_hash = old.config_hash + "+"
         build = await worker.generations.build(dataset, config_hash=config_hash, first=0)
@@ -528,10 +535,10 @@ class DerivedWorld:
         await self.calm()
         while await worker.refs.step() is not None:
             pass
-        for dataset in toy.EVERY:
+        for dataset in self.datasets:
             await worker.leases.release(dataset.job)
         self.time.pass_s(1000)
-        for dataset in toy.EVERY:
+        for dataset in self.datasets:
             await self._finish(worker, dataset)
         self.checks.exact(self.contents)
 
@@ -615,6 +622,7 @@ class DerivedWorld:
             inputs.chain[span.first : span.last + 1],
             parent=inputs.chain[span.first - 1] if span.first else None,
             contents=inputs.contents,
+            earlier=inputs.chain[: span.first],
             seen=seen,
             partitions=self._parts(build.dataset, inputs.chain, span),
             as_read=inputs.as_read,

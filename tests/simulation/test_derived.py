@@ -13,8 +13,10 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from tests import toy
 from tests.places import Place, Server
 from tests.simulation.derived_world import DerivedWorld
+from unfork.app.derived import DerivedDataset
 
 RUNS = int(os.environ.get("RUNS", "500")) // 80
 FIRST = int(os.environ.get("FIRST", "1"))
@@ -33,13 +35,23 @@ async def test_derived_datasets_equal_a_full_computation_after_every_movement(
     assert world.committed + world.discarded > 5, "hardly anything was committed"
 
 
+@pytest.mark.parametrize("seed", [*(seed + 200_000 for seed in SEEDS[:2]), 200_007])
+async def test_what_looks_up_earlier_blocks_equals_a_full_computation_too(
+    seed: int, place: Place
+) -> None:
+    world = await _live(seed, place, datasets=(toy.MOVES, toy.SEEN))
+    assert "seen" in world.checks.seen.watermarks, "nothing was looked up"
+
+
 @pytest.mark.parametrize(("seed", "moves"), KEPT)
 async def test_seeds_that_found_bugs_stay_fixed(seed: int, moves: int, place: Place) -> None:
     await _live(seed, place, moves)
 
 
-async def _live(seed: int, place: Place, moves: int = MOVES) -> DerivedWorld:
-    world = DerivedWorld(seed, place)
+async def _live(
+    seed: int, place: Place, moves: int = MOVES, datasets: tuple[DerivedDataset, ...] = ()
+) -> DerivedWorld:
+    world = DerivedWorld(seed, place, *datasets)
     try:
         await world.run(moves)
     except BaseException as error:
