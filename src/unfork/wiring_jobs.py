@@ -30,6 +30,7 @@ from unfork.jobs.declaration import Declarations
 from unfork.jobs.execute import Executor
 from unfork.jobs.lease import Leases, Policy
 from unfork.jobs.lineage import Lineage
+from unfork.jobs.spark import place as places
 from unfork.jobs.spark.place import Place
 from unfork.jobs.steps import Steps
 from unfork.jobs.tasks import Tasks
@@ -156,7 +157,12 @@ async def _calling(made: Computing, chain: tree.Chain) -> AsyncIterator[Caller |
     if not (is_read and chain.source.urls):
         yield None
         return
-    caller = Caller(wiring.source(chain))
+    file = made.loaded.file
+    found = places.find(None if file is None else str(file.resolve()), chain.name)
+    caller = Caller(
+        wiring.source(chain),
+        is_found_by_tasks=found.chain.source.urls == chain.source.urls,
+    )
     try:
         yield caller
     finally:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from unfork import wiring
 from unfork.chain.block import BlockRef
+from unfork.cli import simulated
 from unfork.config.load import Loaded
 from unfork.config.tree import Chain, Config
 from unfork.errors import Misconfigured
@@ -61,7 +62,9 @@ async def look(
     async with wiring.database(config, where.raw) as raw:
         held = await HotReader(chain, raw, wiring.payloads(config, chain)).state()
     async with wiring.database(config, where.app) as app:
-        survey = wiring.survey(chain, app, jobs)
+        # A simulated chain has a node while it is followed, which is when its jobs are computed.
+        has_calls = bool(chain.source.urls) or simulated.is_simulated(chain)
+        survey = wiring.survey(chain, app, jobs, has_calls=has_calls)
         await survey.require()
         for job, schema_hash in (columns or {}).items():
             survey.learn(job, schema_hash)

@@ -40,7 +40,7 @@ class Answering:
     declarations: Declarations
     #: The path by which tasks find the configuration, None for their own.
     config: str | None
-    #: The node, for a run that asks by itself; None where its tasks ask.
+    #: The node, for a run that asks from this process; None where its tasks ask.
     calls: Calls | None
     build: Generation
     anchor: Anchor

@@ -36,8 +36,11 @@ class Calls(Protocol):
 class Caller:
     """Lends a source to the threads of runs; made on the loop on which the source lives."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, *, is_found_by_tasks: bool = True) -> None:
         self._source = source
+        #: Whether tasks of Spark find the same node by themselves. A devnet that a command runs is
+        #: known to that process alone: then it asks for large runs too.
+        self.is_found_by_tasks = is_found_by_tasks
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         #: What is waited for, by run.

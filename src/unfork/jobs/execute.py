@@ -250,12 +250,13 @@ class Executor:
 
     def _answering(self, claimed: Claimed, moment: _Moment, held: Snapshots | None) -> Answering:
         assert self._caller is not None, "a job that asks contracts is not planned without a node"
+        asks_here = held is None or not self._caller.is_found_by_tasks
         return Answering(
             spark=self._spark,
             place=self._place,
             declarations=self._declarations,
             config=self._config,
-            calls=self._caller.lend(claimed.lease.token) if held is None else None,
+            calls=self._caller.lend(claimed.lease.token) if asks_here else None,
             build=claimed.build,
             anchor=moment.anchor,
             as_read=moment.as_read,
