@@ -200,7 +200,7 @@ class ReadsWorld:
             self.crash_at = self.statements + dice.randrange(1, 40)
         moves = [self.grow, self.fork, self.follow, self.plan, self.commit, self.trouble]
         try:
-            await dice.choices([*moves, self.pass_time], [4, 3, 6, 10, 8, 4, 1])[0]()
+            await dice.choices([*moves, self.pass_time], [4, 3, 6, 10, 8, 4, 3])[0]()
         except Crash as crash:
             self.told.append(f"died at {crash}")
             self.deaths += 1
@@ -272,7 +272,7 @@ class ReadsWorld:
 
     async def pass_time(self) -> None:
         """Time passes, and somebody looks for workers that did not come back."""
-        self.time.pass_s(self.dice.choice([5, 200]))
+        self.time.pass_s(self.dice.choice([5, 200, 200]))
         await self.dice.choice(self.workers).leases.reap()
 
     def _parent(self, block: BlockRef) -> BlockRef | None:
