@@ -28,6 +28,7 @@ BENCHMARKS = (
     "live",
     "spark_read",
     "transfers",
+    "decode_logs",
     "staging",
 )
 

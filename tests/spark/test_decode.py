@@ -15,6 +15,11 @@ from tests import decoding
 from tests.decoding import argument, event
 from tests.engines import Engine, engine
 from tests.sparks import Chain
+from unfork.app import invalidations
+from unfork.app import schema as app_schema
+from unfork.chain.span import Span
+from unfork.devnet import pools
+from unfork.devnet.knobs import Knobs
 from unfork.devnet.orders import Style
 
 ERC20 = event(
@@ -64,6 +69,143 @@ async def refused(made: Engine, job: str) -> list[tuple[int, int]]:
     )
     assert all(row["severity"] == "WARN" for row in rows)
     return sorted((row["block_number"], int(row["message"].split()[1])) for row in rows)
+
+
+ADDED = event("FactoryAdded", argument("factory", "address", indexed=True))
+CREATED = event(
+    "PoolCreated",
+    argument("by", "address", indexed=True),
+    argument("pool", "address"),
+    argument("number", "uint256"),
+)
+SWAPPED = event(
+    "Swapped",
+    argument("sender", "address", indexed=True),
+    argument("amount0", "int256"),
+    argument("amount1", "int256"),
+    argument("price", "uint160"),
+    argument("tick", "int24"),
+    argument("exact", "bool"),
+)
+DESCRIBED = event(
+    "Described",
+    argument("by", "address", indexed=True),
+    argument("label", "string", indexed=True),
+    argument("title", "string"),
+    argument("tags", "bytes32[]"),
+    argument("notes", "tuple[]", argument("id", "uint256"), argument("text", "string")),
+    argument("payload", "bytes"),
+)
+PING = event(
+    "Ping", argument("n", "uint64", indexed=True), argument("who", "address"), anonymous=True
+)
+
+
+def announced(
+    made: Engine, entry: dict[str, Any], name: str, addresses: Sequence[Any]
+) -> list[tuple[int, bytes]]:
+    """What an event announced, and from which block on; only by whom counted then himself."""
+    found = []
+    for row in decoding.expected(
+        entry, made.blocks, names=[each["name"] for each in entry["inputs"]]
+    ).rows:
+        number = row["block_number"]
+        if any(address == row["address"] and first <= number for first, address in addresses):
+            found.append((number, row[name]))
+    return found
+
+
+async def check_pools(made: Engine) -> decoding.Expected:
+    """Every dataset of pools; what the second one refused and holds."""
+    registry = [(0, pools.REGISTRY)]
+    factories = announced(made, ADDED, "factory", registry)
+    known = announced(made, CREATED, "pool", factories)
+    await check(made, "pool_factory_added", ADDED, ("factory",), announced=registry)
+    names: tuple[str, ...] = ("by", "pool", "number")
+    await check(made, "pool_pool_created", CREATED, names, announced=factories)
+    names = ("sender", "amount0", "amount1", "price", "tick", "exact")
+    await check(made, "pool_swapped", SWAPPED, names, announced=known)
+    await check(made, "pool_ping", PING, ("n", "who"), announced=known)
+    names = ("by", "label_hash", "title", "tags", "notes", "payload")
+    return await check(made, "pool_described", DESCRIBED, names, announced=known)
+
+
+async def test_what_a_factory_of_factories_announced_is_exact_through_forks_and_corrections(
+    chain: Chain,
+) -> None:
+    above = written(chain, "registry.json", ADDED)
+    factory = written(chain, "factory.json", CREATED)
+    abi = written(chain, "pool.json", SWAPPED, DESCRIBED, PING)
+    one = {"address": f"0x{pools.REGISTRY.hex()}", "abi": above}
+    added = {"factory": {**one, "event": "FactoryAdded", "argument": "factory"}}
+    two = {"address": added, "abi": factory, "event": "PoolCreated", "argument": "pool"}
+    # Runs at the head are read by the driver, the first one by tasks.
+    config = {
+        "jobs": [],
+        "decode": [{"name": "pool", "abi": abi, "addresses": {"factory": two}}],
+        "planning": {"live_blocks_max": 8},
+    }
+    knobs = Knobs(seed=7, density=5, hostile=True, pools=3, finality_lag=20, block_time_s=7200)
+    async with engine(chain, knobs, config=config) as made:
+        await made.grow(34)
+        await made.settle()
+        first = await check_pools(made)
+        assert first.rows and first.refused, "the devnet has both"
+        for style, depth, length in ((Style.DROPPED, 9, 7), (Style.REPLACED, 4, 6)):
+            await made.fork(depth=depth, length=length, style=style)
+            await made.settle()
+            await check_pools(made)
+        await mend_an_announcement(made)
+        await check_pools(made)
+        told = await entries(made)
+        await again(made, "pool_described")
+        await made.settle()
+        await check_pools(made)
+        assert await entries(made) == told, "computing twice tells nothing twice"
+
+
+async def mend_an_announcement(made: Engine) -> None:
+    """Rows of a lookup are lost, others are computed without them, and then they come back."""
+    whole = await made.rows("pool_swapped", "block_number, log_index")
+    (build,) = await made.chain.place.app_rows(
+        "SELECT table_name FROM {app}.generations WHERE dataset = 'pool_pool_created'"
+    )
+    table = build["table_name"]
+    await made.chain.place.app_rows(f'DELETE FROM {{app}}."{table}" WHERE block_number < 20')
+    await again(made, "pool_swapped")
+    await made.settle()
+    assert len(await made.rows("pool_swapped", "block_number, log_index")) < len(whole)
+    await again(made, "pool_pool_created")
+    await made.settle()
+    assert await made.rows("pool_swapped", "block_number, log_index") == whole
+
+
+async def again(made: Engine, dataset: str) -> None:
+    """Has all blocks of a dataset done again, as a person asks for it."""
+    place = made.chain.place
+    (build,) = await place.app_rows(
+        "SELECT id FROM {app}.generations WHERE dataset = %(dataset)s AND state = 'served'",
+        dataset=dataset,
+    )
+    every = Span(0, made.tree.head.number)
+    async with place.app_database().session() as session, session.transaction():
+        await invalidations.record(
+            session,
+            app_schema.bound(place.name),
+            dataset=dataset,
+            span=every,
+            outdated=[(build["id"], every)],
+            reason="manual",
+            event={},
+        )
+
+
+async def entries(made: Engine) -> list[dict[str, Any]]:
+    """Everything that was ever told, without when."""
+    return await made.chain.place.app_rows(
+        "SELECT id, worker_name, block_number, transaction_id, message, raw_data, occurrences,"
+        " resolved FROM {app}.indexing_errors ORDER BY id"
+    )
 
 
 async def test_events_of_a_hostile_chain_are_decoded_through_forks(chain: Chain) -> None:

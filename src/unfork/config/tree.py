@@ -336,6 +336,9 @@ class Devnet(Branch):
     """Whether hashes, roots and blooms are the real ones; false is faster."""
     hostile: bool = True
     """Whether awkward values are mixed in: 2^256-1, NUL bytes, huge log indexes, empty symbols."""
+    pools: int = Field(default=0, ge=0, le=1000)
+    """Contracts that a factory announces, with events to decode: strings, arrays, tuples; where
+    awkward values are mixed in, malformed ones as well."""
     port: int = Field(default=0, ge=0, le=65_535)
     """Port of the JSON-RPC endpoint; 0 takes a free one."""
 

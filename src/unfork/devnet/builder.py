@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
-from unfork.devnet import acts, calls, cast, commitments, contracts, envelope, hostile
+from unfork.devnet import acts, calls, cast, commitments, contracts, envelope, hostile, pools
 from unfork.devnet.acts import Act, Scene
 from unfork.devnet.block import Block, Call, Executed
 from unfork.devnet.cast import ACCOUNTS, DEPLOYER
@@ -119,7 +119,7 @@ class _Making:
         match order:
             case Send(position):
                 sender = self.scene.cast.accounts[position]
-                self._send(position, acts.draw(self.scene, sender))
+                self._send(position, self._act(sender))
             case Create(avoid):
                 nonce = self.nonces[DEPLOYER]
                 self._send(DEPLOYER, acts.create(self.scene, nonce, avoid=avoid))
@@ -127,6 +127,12 @@ class _Making:
                 position = self.scene.cast.positions[executed.sender]
                 if executed.transaction.nonce == self.nonces[position]:
                     self._keep(position, executed, fails)
+
+    def _act(self, sender: bytes) -> Act:
+        """Something that an account does, with pools where the knobs ask for them."""
+        if self.knobs.pools and self.dice.one_in(2):
+            return pools.draw(self.scene, sender, self.knobs.pools)
+        return acts.draw(self.scene, sender)
 
     def finish(self) -> Built:
         """The block with everything included so far, and the state after it."""

@@ -44,6 +44,8 @@ class Knobs:
     proven: bool = False
     #: Whether awkward values are mixed in: 2^256-1, NUL bytes, huge log indexes, empty symbols.
     hostile: bool = False
+    #: Contracts that a factory may announce, which log events whether it has or not; 0 for none.
+    pools: int = 0
     #: Blocks in a row without any content, once every four such stretches; 0 for none.
     empty_stretch: int = 0
     #: Blocks held in memory; older ones are built again when asked for. None holds all.
@@ -51,6 +53,7 @@ class Knobs:
 
     def __post_init__(self) -> None:
         assert self.density >= 0 and self.block_time_s >= 1 and self.empty_stretch >= 0
+        assert self.pools >= 0
         assert 0 <= self.fork_rate <= 1 and self.fork_depth_max >= 1
         assert self.fork_styles and self.fork_lengths
         assert self.finality_lag is None or self.finality_lag >= 1
@@ -70,6 +73,7 @@ class Knobs:
             finality_lag=devnet.finality_lag,
             proven=devnet.proven,
             hostile=devnet.hostile,
+            pools=devnet.pools,
             empty_stretch=EMPTY_STRETCH if devnet.hostile else 0,
             keep_blocks=KEEP_BLOCKS,
         )
@@ -77,7 +81,7 @@ class Knobs:
     @property
     def content_key(self) -> bytes:
         """Names the knobs that shape a block's content; equal keys give equal blocks."""
-        shaping = (
+        shaping: tuple[object, ...] = (
             self.seed,
             self.chain_id,
             self.density,
@@ -86,6 +90,9 @@ class Knobs:
             self.hostile,
             self.empty_stretch,
         )
+        if self.pools:
+            # Chains without pools are what they were before there were any.
+            shaping += (self.pools,)
         return hashlib.sha256(repr(shaping).encode()).digest()
 
     def is_empty(self, number: int) -> bool:
