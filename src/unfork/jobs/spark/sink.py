@@ -31,7 +31,7 @@ from unfork.app.derived import DerivedDataset
 from unfork.app.refused import Refused
 from unfork.app.staging import Attempt, Staged
 from unfork.database import copy, failures
-from unfork.jobs.spark import connection
+from unfork.jobs.spark import connection, settling
 from unfork.jobs.spark import place as places
 
 #: What a task returns, for Spark and for Arrow: its number, its attempt, how many rows it sent, how
@@ -107,6 +107,7 @@ class Writer:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Sends the rows of one task and tells how many there were."""
+        settling.settle()
         context = TaskContext.get()
         assert context is not None, "only a task of Spark has rows to send"
         task, attempt = context.partitionId(), context.taskAttemptId()

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from unfork import errors
-from unfork.jobs.spark import options, reading, schema, stream
+from unfork.jobs.spark import options, reading, schema, settling, stream
 from unfork.jobs.spark.reading import Reading
 
 
@@ -38,6 +38,7 @@ class UnforkSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns, and the moment at which everything else about the reading is decided."""
+        settling.settle()
         request = options.parse(self.options)
         if request.stream is not None:
             return schema.struct(stream.columns(request))
@@ -74,9 +75,11 @@ class Reader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """One task a span; none where no block can pass."""
+        settling.settle()
         return [InputPartition(task) for task in self._reading.cut(self._pushed)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
+        settling.settle()
         # Without any task Spark asks for a nameless one.
         return iter(()) if partition.value is None else partition.value.read()
