@@ -1,4 +1,7 @@
-"""Runs every benchmark, each in a process of its own, and prints one table of all that they say.
+"""Runs every benchmark and prints one table of all that they say.
+
+Each has a process, a Postgres and a Spark of its own. Quick runs, whose numbers nobody judges by,
+share all three: starting them is nearly all that they take.
 
 `python -m benchmarks` runs all, `python -m benchmarks latency memory` those named. Exits with 1
 where a limit is missed or a benchmark fails.
@@ -7,13 +10,17 @@ where a limit is missed or a benchmark fails.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import subprocess
 import sys
+import time
+import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import harness
+from benchmarks import harness, servers, sparks
 
 #: The benchmarks, in the order of a block's way.
 BENCHMARKS = (
@@ -46,7 +53,7 @@ def main() -> int:
         if name not in BENCHMARKS:
             parser.error(f"no benchmark is called {name}; there are {', '.join(BENCHMARKS)}")
     names = options.names or BENCHMARKS
-    reports = {name: _run(name, is_quick=options.quick) for name in names}
+    reports = _quick(names) if options.quick else {name: _run(name) for name in names}
     if options.json:
         print(json.dumps(reports))
     else:
@@ -58,12 +65,27 @@ def main() -> int:
     return 1 if failed or (missed and not options.quick) else 0
 
 
-def _run(name: str, *, is_quick: bool) -> dict[str, Any] | None:
+def _quick(names: Sequence[str]) -> dict[str, dict[str, Any] | None]:
+    """What quick runs report; None where one failed."""
+    reports: dict[str, dict[str, Any] | None] = {}
+    with servers.shared(), sparks.shared():
+        for name in names:
+            harness.tell(f"== {name}")
+            began = time.perf_counter()
+            try:
+                reports[name] = harness.quick(importlib.import_module(f"benchmarks.{name}"))
+            except Exception:
+                traceback.print_exc()
+                reports[name] = None
+            harness.tell(f"{time.perf_counter() - began:.1f} s")
+    return reports
+
+
+def _run(name: str) -> dict[str, Any] | None:
     """What one benchmark reports, None where it failed."""
     harness.tell(f"== {name}")
-    command = [sys.executable, "-m", f"benchmarks.{name}", "--json"]
     done = subprocess.run(
-        [*command, "--quick"] if is_quick else command,
+        [sys.executable, "-m", f"benchmarks.{name}", "--json"],
         stdout=subprocess.PIPE,
         cwd=_file(name).parents[1],
     )

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-import tempfile
 import time
 from pathlib import Path
 from statistics import median
@@ -27,13 +26,12 @@ import psycopg
 import pyarrow as pa
 from psycopg.types.json import Jsonb
 
-from benchmarks import harness
+from benchmarks import harness, servers
 from benchmarks.harness import Measure, Report
 from benchmarks.rows import Density, Maker
 from unfork.config import tree
 from unfork.database import copy
 from unfork.database.database import Database
-from unfork.database.embedded import Embedded
 from unfork.database.queries import Queries, Query
 from unfork.database.session import Session
 from unfork.datasets import evm
@@ -68,12 +66,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> Report:
     """Measures the contenders in turns."""
     blocks, repeats = (2, 2) if chosen.quick else (chosen.blocks, chosen.repeats)
-    with tempfile.TemporaryDirectory(prefix="unfork-bench-") as folder:
-        server = Embedded(Path(folder) / "postgres")
-        try:
-            return asyncio.run(measure(server.start(), Path(folder), blocks, repeats))
-        finally:
-            server.stop()
+    with servers.postgres() as (folder, dsn):
+        return asyncio.run(measure(dsn, folder, blocks, repeats))
 
 
 async def measure(dsn: str, folder: Path, blocks: int, repeats: int) -> Report:

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from types import ModuleType
 from typing import Any
 
 
@@ -69,25 +70,30 @@ class Report:
         return {"is_kept": self.is_kept, "measures": measures, "details": dict(self.details)}
 
 
+def _no_options(parser: argparse.ArgumentParser) -> None:
+    """Nothing may be chosen."""
+
+
 def main(
     description: str | None,
     run: Callable[[argparse.Namespace], Report],
-    options: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
+    options: Callable[[argparse.ArgumentParser], None] = _no_options,
 ) -> int:
     """Runs one benchmark from the command line; the exit code says whether its limits hold."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, limits not enforced")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    options(parser)
-    chosen = parser.parse_args()
+    chosen = _parser(description, options).parse_args()
     report = run(chosen)
     if chosen.json:
         print(json.dumps(report.document()))
     else:
         show(report.document())
     return 0 if chosen.quick or report.is_kept else 1
+
+
+def quick(benchmark: ModuleType) -> dict[str, Any]:
+    """What a benchmark reports of a quick run, in this process."""
+    options = getattr(benchmark, "options", _no_options)
+    report: Report = benchmark.run(_parser(None, options).parse_args(["--quick"]))
+    return report.document()
 
 
 def show(document: Mapping[str, Any]) -> None:
@@ -131,6 +137,19 @@ def percentile(values: Sequence[float], percent: float) -> float:
 def tell(text: str) -> None:
     """Says on standard error what is being done, so that a long benchmark is not silent."""
     print(text, file=sys.stderr, flush=True)
+
+
+def _parser(
+    description: str | None, options: Callable[[argparse.ArgumentParser], None]
+) -> argparse.ArgumentParser:
+    """What every benchmark understands, and what this one does beside."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, limits not enforced")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    options(parser)
+    return parser
 
 
 def _measure(document: Mapping[str, Any]) -> Measure:

@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from typing import Any
 import psycopg
 
 import unfork
-from unfork.database.embedded import Embedded
+from benchmarks import servers
 from unfork.devnet.knobs import Knobs
 from unfork.hot import schema
 
@@ -173,13 +172,8 @@ class Place:
 @contextmanager
 def place() -> Iterator[Place]:
     """A folder and an embedded Postgres with the settings that users get."""
-    with tempfile.TemporaryDirectory(prefix="unfork-bench-") as name:
-        folder = Path(name)
-        embedded = Embedded(folder / "postgres")
-        try:
-            yield Place(folder, embedded.start())
-        finally:
-            embedded.stop()
+    with servers.postgres() as (folder, dsn):
+        yield Place(folder, dsn)
 
 
 def _environment() -> dict[str, str]:

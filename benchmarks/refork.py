@@ -17,18 +17,16 @@ import argparse
 import asyncio
 import hashlib
 import sys
-import tempfile
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from statistics import median
 
 import numpy as np
 import psycopg
 import pyarrow as pa
 
-from benchmarks import harness
+from benchmarks import harness, servers
 from benchmarks.harness import Measure, Report
 from unfork.app import invalidations
 from unfork.app import schema as app_schema
@@ -41,7 +39,6 @@ from unfork.chain.block import BlockRef
 from unfork.chain.span import Span
 from unfork.config import tree
 from unfork.database.database import Database
-from unfork.database.embedded import Embedded
 from unfork.datasets.dataset import Column, Kind
 from unfork.datasets.derivation import ByDay, Mode, Rule, Strategy
 from unfork.jobs.commit import Commits
@@ -342,12 +339,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> Report:
     """Measures both sides in turns."""
     blocks, repeats = (200, 1) if chosen.quick else (chosen.blocks, chosen.repeats)
-    with tempfile.TemporaryDirectory(prefix="unfork-bench-") as folder:
-        server = Embedded(Path(folder) / "postgres")
-        try:
-            return asyncio.run(measure(server.start(), blocks, repeats))
-        finally:
-            server.stop()
+    with servers.postgres() as (_, dsn):
+        return asyncio.run(measure(dsn, blocks, repeats))
 
 
 async def measure(dsn: str, blocks: int, repeats: int) -> Report:

@@ -20,7 +20,7 @@ from pathlib import Path
 from adbc_driver_postgresql import dbapi
 from pyspark.sql import SparkSession
 
-from benchmarks import harness, sparks
+from benchmarks import harness, servers, sparks
 from benchmarks.harness import Measure, Report
 from benchmarks.rows import Density, Maker
 from unfork.chain.span import Span, split
@@ -49,7 +49,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> Report:
     """Measures each dataset."""
     blocks, repeats = (20, 1) if chosen.quick else (chosen.blocks, chosen.repeats)
-    with sparks.folders() as folder, sparks.postgres(folder) as dsn:
+    with servers.postgres() as (folder, dsn):
         asyncio.run(fill(dsn, folder, blocks))
         file = sparks.written(folder, dsn)
         with sparks.opened(folder) as spark:

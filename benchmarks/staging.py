@@ -25,7 +25,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from benchmarks import harness, sparks, transfers
+from benchmarks import harness, servers, sparks, transfers
 from benchmarks.harness import Measure, Report
 from unfork.app import rows, schema, staging
 from unfork.app.derived import DerivedDataset
@@ -76,8 +76,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> Report:
     """Measures the contenders in turns."""
-    logs, repeats = (20_000, 1) if chosen.quick else (chosen.logs, chosen.repeats)
-    with sparks.folders() as folder, sparks.postgres(folder) as dsn:
+    logs, repeats = (2_000, 1) if chosen.quick else (chosen.logs, chosen.repeats)
+    with servers.postgres() as (folder, dsn):
         asyncio.run(prepare(dsn))
         file = sparks.written(folder, dsn)
         transfers.write(folder / "logs", logs)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-import tempfile
 import time
 from pathlib import Path
 from statistics import median
@@ -25,13 +24,12 @@ from typing import Any
 
 import psycopg
 
-from benchmarks import harness
+from benchmarks import harness, servers
 from benchmarks.harness import Measure, Report
 from benchmarks.rows import Density, Maker
 from unfork.chain.block import BlockRef
 from unfork.config import tree
 from unfork.database.database import Database
-from unfork.database.embedded import Embedded
 from unfork.datasets import evm
 from unfork.datasets.batch import Batch
 from unfork.hot import schema
@@ -149,13 +147,8 @@ def run(chosen: argparse.Namespace) -> Report:
     below, depth, repeats = chosen.below, DEPTH, chosen.repeats
     if chosen.quick:
         below, depth, repeats = 6, 2, 1
-    with tempfile.TemporaryDirectory(prefix="unfork-bench-") as folder:
-        server = Embedded(Path(folder) / "postgres")
-        try:
-            work = measure(server.start(), Path(folder), below, depth, repeats)
-            return asyncio.run(work)
-        finally:
-            server.stop()
+    with servers.postgres() as (folder, dsn):
+        return asyncio.run(measure(dsn, folder, below, depth, repeats))
 
 
 async def measure(dsn: str, folder: Path, below: int, depth: int, repeats: int) -> Report:

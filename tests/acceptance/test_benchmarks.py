@@ -1,7 +1,8 @@
-"""Every benchmark runs: each is started with tiny sizes and must hand back a sane report.
+"""Every benchmark runs: each is given tiny sizes and must hand back a sane report.
 
-Nothing here is about speed. What is shown is that a benchmark still fits the code it measures, that
-its numbers are numbers and that its limits are stated.
+They run once, one after another, in one process with one Postgres and one Spark. Nothing here is
+about speed. What is shown is that a benchmark still fits the code it measures, that its numbers are
+numbers and that its limits are stated.
 """
 
 from __future__ import annotations
@@ -22,17 +23,27 @@ from benchmarks.harness import Measure, Report
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", benchmarks.BENCHMARKS)
-def test_a_quick_run_reports_numbers_and_limits(name: str) -> None:
+@pytest.fixture(scope="module")
+def quick() -> tuple[dict[str, Any], str]:
+    """What all quick runs reported, and what they said meanwhile."""
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", name, "--quick", "--json"],
+        [sys.executable, "-m", "benchmarks", "--quick", "--json"],
         cwd=ROOT,
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)[name]
+    return json.loads(done.stdout), done.stderr
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.xdist_group("benchmarks")
+@pytest.mark.parametrize("name", benchmarks.BENCHMARKS)
+def test_a_quick_run_reports_numbers_and_limits(
+    name: str, quick: tuple[dict[str, Any], str]
+) -> None:
+    reports, said = quick
+    document = reports[name]
+    assert document is not None, said
     measures = document["measures"]
     assert any(one["at_least"] is not None or one["at_most"] is not None for one in measures)
     for one in measures:
