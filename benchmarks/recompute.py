@@ -15,7 +15,6 @@ import argparse
 import asyncio
 import json
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from benchmarks import harness
+from benchmarks import harness, servers, sparks
 from benchmarks.harness import Measure, Report
 from benchmarks.rows import Density, Maker
 from unfork import wiring, wiring_jobs
@@ -35,7 +34,6 @@ from unfork.chain.block import BlockRef, Head
 from unfork.chain.span import Span
 from unfork.config import load, tree
 from unfork.config.load import Loaded
-from unfork.database.embedded import Embedded
 from unfork.datasets import evm
 from unfork.datasets.batch import Batch
 from unfork.hot.store import HotStore
@@ -48,6 +46,9 @@ TEN_TIMES_FACTOR_MAX = 1.3
 #: What a fork touched must be computed this many times as fast as everything.
 FULL_FACTOR_MIN = 20.0
 
+#: Turns that do not count: they warm Spark up.
+WARM = 3
+
 DEPTH = 10
 ROWS_PER_BLOCK = 100
 #: Blocks of one raw commit while the chains are filled.
@@ -59,8 +60,11 @@ ABOVE = 64
 class Side:
     """One chain, and a worker that computes from it."""
 
-    def __init__(self, blocks: int, store: HotStore, worker: Worker) -> None:
+    def __init__(
+        self, blocks: int, store: HotStore, worker: Worker, happened: list[Happened]
+    ) -> None:
         self.blocks = blocks
+        self._happened = happened
         self._store = store
         self._worker = worker
         self._random = np.random.default_rng(blocks)
@@ -75,9 +79,7 @@ class Side:
             batch = self._batch(first, min(BATCH, self.blocks - first), parent)
             await self._store.commit(batch)
             parent = batch.last
-        began = time.perf_counter()
-        await self._settle()
-        return time.perf_counter() - began
+        return await self._computed(self.blocks)
 
     async def fork(self) -> float:
         """Replaces the last blocks; seconds until everything is computed anew."""
@@ -85,9 +87,18 @@ class Side:
         (ancestor,) = await self._store.refs(Span(above - 1, above - 1))
         await self._store.unwind(ancestor)
         await self._store.commit(self._batch(above, DEPTH, ancestor))
+        return await self._computed(DEPTH)
+
+    async def _computed(self, blocks: int) -> float:
+        """Seconds that the worker takes to compute so many blocks, each of them once."""
+        self._happened.clear()
         began = time.perf_counter()
         await self._settle()
-        return time.perf_counter() - began
+        took_s = time.perf_counter() - began
+        outcomes = {one.outcome for one in self._happened}
+        rows = sum(one.rows for one in self._happened)
+        assert (outcomes, rows) == ({"committed"}, blocks * ROWS_PER_BLOCK), self._happened
+        return took_s
 
     async def _settle(self) -> None:
         """Lets the worker do what there is to do, to the end."""
@@ -153,16 +164,15 @@ async def opened(
     """A side whose tables are made and empty."""
     where = wiring.Urls(raw=dsn, app=dsn)
     await wiring.migrate(loaded.config, where, chain)
-    failed: list[Happened] = []
+    happened: list[Happened] = []
     async with (
         wiring.store(loaded.config, where, chain) as store,
-        wiring_jobs.worker(computing, where, chain, listener=failed.append) as worker,
+        wiring_jobs.worker(computing, where, chain, listener=happened.append) as worker,
     ):
-        yield Side(blocks, store, worker)
-    assert all(one.outcome == "committed" for one in failed), failed
+        yield Side(blocks, store, worker, happened)
 
 
-async def measure(dsn: str, folder: Path, blocks: int, repeats: int) -> Report:
+async def measure(dsn: str, folder: Path, blocks: int, repeats: int, warm: int) -> Report:
     """The report for a chain of so many blocks, and for one of ten times as many."""
     file = folder / "unfork.yaml"
     document = {
@@ -182,7 +192,7 @@ async def measure(dsn: str, folder: Path, blocks: int, repeats: int) -> Report:
     loaded = load.load(file, env={})
     chains = loaded.config.chains
     async with (
-        wiring_jobs.computing(loaded) as computing,
+        sparks.computing(loaded) as computing,
         opened(computing, loaded, chains[0], dsn, blocks) as small,
         opened(computing, loaded, chains[1], dsn, 10 * blocks) as large,
     ):
@@ -190,10 +200,10 @@ async def measure(dsn: str, folder: Path, blocks: int, repeats: int) -> Report:
         await small.fill()
         full = await large.fill()
         spent: dict[str, list[float]] = {"small": [], "large": []}
-        for turn in range(repeats + 3):
+        for turn in range(repeats + warm):
             took = {"small": await small.fork(), "large": await large.fork()}
-            harness.tell(f"turn {turn + 1} of {repeats + 3}")
-            if turn >= 3:  # The first ones warm Spark up.
+            harness.tell(f"turn {turn + 1} of {repeats + warm}")
+            if turn >= warm:
                 for name, took_s in took.items():
                     spent[name].append(took_s)
     seconds = {name: median(values) for name, values in spent.items()}
@@ -230,16 +240,11 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> Report:
     """Measures both chains in turns."""
-    blocks, repeats = (100, 1) if chosen.quick else (chosen.blocks, chosen.repeats)
-    with tempfile.TemporaryDirectory(prefix="unfork-bench-") as name:
-        folder = Path(name)
-        # The embedded server runs as another user where we are root.
-        folder.chmod(0o755)
-        server = Embedded(folder / "postgres")
-        try:
-            return asyncio.run(measure(server.start(), folder, blocks, repeats))
-        finally:
-            server.stop()
+    blocks, repeats, warm = chosen.blocks, chosen.repeats, WARM
+    if chosen.quick:
+        blocks, repeats, warm = 20, 1, 0
+    with servers.postgres() as (folder, dsn):
+        return asyncio.run(measure(dsn, folder, blocks, repeats, warm))
 
 
 def main() -> int:
