@@ -57,6 +57,23 @@ async def test_a_worker_brings_every_dataset_to_the_head_and_follows_it(place: P
         await made.require_exact()
 
 
+async def test_a_worker_that_is_told_of_blocks_does_not_wait_for_its_next_look(
+    place: Place,
+) -> None:
+    journal = Journal().commit(drawing("a", 1, 3)).finalize(1)
+    # By itself it would look again long after this test has given up.
+    blind = Pace(follow_s=10 * PATIENCE_S, dispatch_s=10 * PATIENCE_S)
+    async with crew(place, journal, toy.MOVES, BESIDE, pace=blind) as made:
+        await made.until()
+        journal.commit(drawing("a", 4, 6))
+        made.workers[0].nudge()
+        await made.until()
+        journal.unwind(4).commit(drawing("b", 5, 7))
+        made.workers[0].nudge()
+        await made.until()
+        await made.require_exact()
+
+
 async def test_three_workers_share_the_work_and_no_block_is_written_twice(place: Place) -> None:
     journal = Journal().commit(drawing("a", 1, 80)).finalize(70)
     took_part: set[str] = set()
