@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.engines import Engine, engine
@@ -31,7 +32,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "05-contract-reads"
 
 
 @asynccontextmanager
-async def asked(chain: Chain, *, workers: int = 1, **planning: int) -> AsyncIterator[Any]:
+async def asking(chain: Chain, *, workers: int = 1, **planning: int) -> AsyncIterator[Any]:
     """An engine whose chain has a node over HTTP."""
     tree = Tree(Knobs(seed=9, density=4, hostile=True, finality_lag=20))
     server = await serve(Rpc(tree))
@@ -89,10 +90,11 @@ async def check(made: Engine) -> None:
     assert await made.watermarks() == {"token_transfers": head, "tokens": head, "holdings": head}
 
 
+@pytest.mark.everywhere
 async def test_tasks_ask_for_history_and_the_driver_at_the_head_through_every_fork(
     chain: Chain,
 ) -> None:
-    async with asked(chain, range_size=20, live_blocks_max=6) as (made, server):
+    async with asking(chain, range_size=20, live_blocks_max=6) as (made, server):
         server.rpc.faults.switch_on(faults.TooManyRequests(rate=0.05, retry_after_s=0))
         await made.grow(28)
         await made.settle()
@@ -101,6 +103,14 @@ async def test_tasks_ask_for_history_and_the_driver_at_the_head_through_every_fo
         assert {"name reverted", "name nul", "name utf8", "symbol bytes32"} <= {
             part for remark in remarks if remark for part in remark.split("; ")
         }
+        # What is known is not asked again: each token once, after the block that its row names.
+        told = {(row["address"], row["block_hash"]) for row in await made.rows("tokens", "address")}
+        asked = await made.chain.place.app_rows(
+            "SELECT address, block_hash FROM {app}.contract_reads WHERE data = %(name)s",
+            name=contract_calls.NAME,
+        )
+        assert {(row["address"], row["block_hash"]) for row in asked} == told
+        assert len(asked) == len(told) < len(derived.token_transfers(made.blocks))
         assert {one.kind.value for one in made.happened} == {"live", "backfill"}
         assert all(one.outcome == "committed" for one in made.happened), made.happened
         for depth, length, style in (
