@@ -24,6 +24,7 @@ UnforkError
 │   ├── DatasetStale          E510  a job's code changed and its dataset waits for a backfill
 │   ├── JobFailed             E511  a job's code failed, or took too long
 │   ├── CodeNotSent           E512  a project's modules cannot get to where Spark runs its tasks
+│   ├── CheckFailed           E520  rows that a job computed fail a check, and are not published
 │   ├── KeyMissing            E107  a table whose changes are to be undone has no primary key
 │   └── PayloadsElsewhere     E108  the payload store is another's, or not the one that was used
 └── Inconsistent              stop rather than guess: the data is untouched
@@ -209,6 +210,12 @@ class CodeNotSent(Misconfigured):
     """The modules of a project cannot get to where Spark runs its tasks."""
 
     code = "E512"
+
+
+class CheckFailed(Misconfigured):
+    """Rows that a job computed fail a check, and are not published."""
+
+    code = "E520"
 
 
 class KeyMissing(Misconfigured):

@@ -12,16 +12,13 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from unfork.config import cron
+from unfork.config import cron, interval
 from unfork.config.branch import NUMBER_MAX, PARTITION_SIZE_MAX, WAIT_S_MAX, Branch
+from unfork.config.checks import Check
 
 #: What a dataset, and so a table and a view, may be called.
 NAME = r"^[a-z][a-z0-9_]{0,39}$"
 COLUMN = r"[A-Za-z_][A-Za-z0-9_]{0,62}"
-
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-#: The longest pause between two runs, about a year.
-INTERVAL_S_MAX = 366 * WAIT_S_MAX
 
 Rule = Literal["set", "add", "min", "max", "set-if-null"]
 
@@ -62,15 +59,7 @@ class Incremental(Branch):
     @field_validator("min_interval", mode="before")
     @classmethod
     def _is_interval(cls, value: Any) -> Any:
-        if value is None:
-            return None
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value))
-        if match is None:
-            raise ValueError("must be seconds, or a number with s, m, h or d")
-        seconds = float(match.group(1)) * SECONDS[match.group(2) or "s"]
-        if seconds > INTERVAL_S_MAX:
-            raise ValueError(f"must be at most {INTERVAL_S_MAX // SECONDS['d']}d")
-        return seconds
+        return None if value is None else interval.seconds(value)
 
 
 class Read(Branch):
@@ -131,6 +120,8 @@ class Job(Branch):
     """Whatever the transform wants to be told; it gets this mapping as it is."""
     on_change: Literal["stop", "continue"] = "stop"
     """When code or settings change, stop until a backfill, or continue from the next block on."""
+    checks: tuple[Check, ...] = ()
+    """What the rows of a run must fulfil before they are published."""
 
     @field_validator("unique_key")
     @classmethod

@@ -24,6 +24,7 @@ from unfork.config import document, environment, tree
 from unfork.config.branch import below, keyed
 from unfork.config.decode import Addresses
 from unfork.config.draft import Draft, Origin, Path, Problem, closest, dotted
+from unfork.config.jobs import Job
 from unfork.errors import ConfigInvalid
 
 FILE_NAME = "unfork.yaml"
@@ -187,10 +188,7 @@ def _anchored(config: tree.Config, base: File) -> tree.Config:
     if store is not None and ":" not in store:
         payloads = {"store": str(base / File(store).expanduser())}
         update["payloads"] = config.payloads.model_copy(update=payloads)
-    update["jobs"] = tuple(
-        job if job.sql is None else job.model_copy(update={"sql": str(base / job.sql)})
-        for job in config.jobs
-    )
+    update["jobs"] = tuple(_anchored_job(job, base) for job in config.jobs)
     update["decode"] = tuple(
         each.model_copy(
             update={"abi": str(base / each.abi), "addresses": _anchored_abi(each.addresses, base)}
@@ -198,6 +196,16 @@ def _anchored(config: tree.Config, base: File) -> tree.Config:
         for each in config.decode
     )
     return config.model_copy(update=update)
+
+
+def _anchored_job(job: Job, base: File) -> Job:
+    """A job with its SQL files, and those of its checks, made absolute."""
+    checks = tuple(
+        check.model_copy(update={"sql": str(base / str(check.sql))}) if check.is_file else check
+        for check in job.checks
+    )
+    sql = None if job.sql is None else str(base / job.sql)
+    return job.model_copy(update={"sql": sql, "checks": checks})
 
 
 def _anchored_abi(addresses: Addresses, base: File) -> Addresses:

@@ -27,9 +27,10 @@ from unfork.datasets.derivation import (
     Rule,
     Strategy,
 )
-from unfork.jobs import code, locality, sql
+from unfork.jobs import check, code, locality, sql
 from unfork.jobs import read as contract_reads
 from unfork.jobs.builtin import BUILTINS, LATER, SOURCES, Builtin, unknown
+from unfork.jobs.check import Check
 from unfork.jobs.decode import listed as decoding
 from unfork.jobs.lineage import Cycle, Lineage
 from unfork.jobs.partition import nests
@@ -129,6 +130,11 @@ class _Listed:
         self.strategy = Strategy(given)
         own_key = job.unique_key or job.incremental.unique_key
         self.unique_key = own_key or (named.unique_key if named else ())
+        #: Checks that could be read, and what is wrong with the others.
+        self.checks: tuple[Check, ...]
+        self.checks, self._unread = check.read_all(
+            job.name, job.checks, lambda place: self.where("checks", place)
+        )
 
     def where(self, *keys: str | int) -> str:
         """The line of a key, or of the job where it is not written."""
@@ -181,6 +187,7 @@ class _Listed:
             },
             only={} if self._decoded is None else self._decoded.only,
             reads=self._reads(outputs),
+            checks=tuple(one.meaning(lambda name: dataset(name, outputs)) for one in self.checks),
             is_source=self.is_source,
             unavailable=NOT_YET if self.is_later else None,
             origins=origins,
@@ -195,6 +202,7 @@ class _Listed:
         yield from self._output(outputs)
         yield from self._combination()
         yield from self._read_problems(outputs)
+        yield from self._checks(outputs)
         what = unknown(self.job)
         if what is not None:
             yield Problem(self.where("name"), what)
@@ -325,6 +333,20 @@ class _Listed:
                 yield Problem(self.where("reads", place, key), f"job `{job.name}`: {what}")
             taken.append(read.name)
 
+    def _checks(self, outputs: Mapping[str, _Listed]) -> Iterator[Problem]:
+        """What is wrong with its checks, as far as it does not take the graph to see it."""
+        yield from self._unread
+        yield from check.problems(
+            [one.meaning(lambda name: dataset(name, outputs)) for one in self.checks],
+            [*RAW, *outputs],
+            job=self.job.name,
+            output=self.output,
+            mode=self.mode,
+            strategy=self.strategy,
+            unique_key=self.unique_key,
+            partitioning=self._partitioning(),
+        )
+
     def _partitioning(self) -> Partitioning | None:
         if self.mode is not Mode.PARTITION:
             return None
@@ -365,7 +387,7 @@ def _names(listed: list[_Listed]) -> Iterator[Problem]:
 def _fits_inputs(spec: JobSpec, lineage: Lineage) -> Iterator[Problem]:
     """Whether the inputs can be read the way the job's mode reads them."""
     where = spec.where("input_datasets")
-    for name in spec.inputs if not spec.is_source else ():
+    for name in spec.awaited if not spec.is_source else ():
         writer = lineage.writer(name)
         if writer is None or spec.mode is Mode.FULL:
             continue
@@ -441,7 +463,7 @@ def _availability(specs: list[JobSpec], lineage: Lineage) -> list[JobSpec]:
         found = spec.unavailable
         if found is None and spec.transform in BUILTIN_TRANSFORMS:
             found = None if _is_there(spec.transform) else NOT_YET
-        for name in spec.inputs:
+        for name in spec.awaited:
             writer = lineage.writer(name)
             if found is None and writer is not None and writer.name in why:
                 found = f"reads `{name}`, whose job `{writer.name}` is {NOT_YET}"

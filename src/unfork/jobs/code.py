@@ -148,7 +148,7 @@ class _Modules:
         if file is None:
             return None
         module = _Module(name, file, file.name == "__init__.py")
-        for statement in _without_docstring(ast.parse(file.read_bytes()).body):
+        for statement in _without_docstring(ast.parse(file.read_bytes(), file.name).body):
             names = set(_bound(statement))
             for bound in names:
                 module.bound.setdefault(bound, []).append(statement)

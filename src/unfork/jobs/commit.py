@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from unfork import errors, telemetry
-from unfork.app import invalidations, refused, rows, staging, versions
+from unfork.app import indexing_errors, invalidations, refused, rows, staging, versions
 from unfork.app import schema as app_schema
 from unfork.app.generations import Generation
 from unfork.app.partitions import TablePartitions
@@ -265,12 +265,23 @@ class Commits:
             )
         if isinstance(run.rows, Staged):
             await staging.drop(session, self._app, run.lease.token)
-        if run.lease.attempt:
+        # What a check said of blocks that a fork took away is settled by those that came instead.
+        if run.lease.attempt or run.warnings is not None:
             await session.run(
                 self._app["errors_resolve"],
                 worker_name=run.lease.job,
                 first=run.anchor.span.first,
                 last=run.anchor.span.last,
+            )
+        for message in run.warnings or ():
+            await indexing_errors.record(
+                session,
+                self._app,
+                worker_name=run.lease.job,
+                # A fork that takes any of its blocks takes the last one.
+                block_number=run.anchor.span.last,
+                severity="WARN",
+                message=message,
             )
         await self._record(session, run, "committed", rows=written.count, error=None)
 

@@ -12,6 +12,7 @@ kind is refused by name.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 
 from pyspark.errors import PySparkException
@@ -39,11 +40,11 @@ from unfork.config.draft import Problem
 from unfork.config.load import refusal
 from unfork.datasets.dataset import Column, Dataset, Kind
 from unfork.datasets.derivation import ByDay, Mode, Strategy
+from unfork.jobs import judge, transform
 from unfork.jobs import read as contract_reads
 from unfork.jobs import spec as specs
-from unfork.jobs import transform
 from unfork.jobs.catalog import Catalog
-from unfork.jobs.spark import schema
+from unfork.jobs.spark import failures, schema
 from unfork.jobs.spec import JobSpec
 from unfork.jobs.transform import NoTransform, Transform
 
@@ -85,7 +86,7 @@ class Declarations:
         """What every job writes, by job; raises ConfigInvalid with every problem found."""
         problems: list[Problem] = []
         for spec in self._catalog.lineage.order:
-            if not spec.is_planned or any(name not in self._columns for name in spec.inputs):
+            if not spec.is_planned or any(name not in self._columns for name in spec.awaited):
                 continue  # What an input misses is said of the job that writes it.
             try:
                 self._declare(spark, spec)
@@ -136,11 +137,11 @@ class Declarations:
         except NoTransform as error:
             raise _Refused(where, f"job `{spec.name}`: {error}") from error
         except PySparkException as error:
-            what = f"job `{spec.name}` does not fit its inputs: {said(error)}"
+            what = f"job `{spec.name}` does not fit its inputs: {said(error)}{_line(spec, error)}"
             raise _Refused(where, what) from error
         except Exception as error:
             # The code is a stranger's; whatever it raises is about the job.
-            what = f"job `{spec.name}` raised {type(error).__name__}: {error}"
+            what = f"job `{spec.name}` raised {failures.reason(error)}"
             raise _Refused(where, what) from error
         indexes = [
             (each.column, "block_number")
@@ -149,6 +150,9 @@ class Declarations:
         ]
         dataset = declared(spec, found, indexes=tuple(dict.fromkeys(indexes)))
         self._require_lookups(spec)
+        problems = list(judge.problems(spark, spec, dataset, self._columns))
+        if problems:
+            raise _Refused.of(Problem(place, what) for place, what in problems)
         self.refusals[spec.name] = tuple(
             name for name in found.names if name in (refused.ERROR, refused.DATA)
         )
@@ -181,6 +185,13 @@ class _Refused(Exception):
     def __init__(self, where: str, *whats: str) -> None:
         super().__init__(*whats)
         self.problems = [Problem(where, what) for what in whats]
+
+    @classmethod
+    def of(cls, problems: Iterable[Problem]) -> _Refused:
+        """Several problems, each with its place."""
+        found = cls("")
+        found.problems = list(problems)
+        return found
 
 
 def declared(
@@ -259,6 +270,13 @@ def said(error: PySparkException) -> str:
     """The first line of what Spark says, without where it says it."""
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0]
+
+
+def _line(spec: JobSpec, error: PySparkException) -> str:
+    """Where in a job's SQL file Spark stopped, empty where it does not say."""
+    found = re.search(r"line (\d+),? pos \d+", str(error))
+    # One line stands before the query itself (transform.scoped).
+    return f" ({spec.sql.name}:{int(found.group(1)) - 1})" if found and spec.sql else ""
 
 
 def _needed(spec: JobSpec) -> frozenset[str]:

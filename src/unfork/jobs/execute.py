@@ -29,19 +29,23 @@ from unfork import errors
 from unfork.app import refused, staging
 from unfork.app import schema as app_schema
 from unfork.app.generations import Generation
+from unfork.app.refused import Refused
 from unfork.app.staging import Staged
 from unfork.app.versions import PartitionRead
 from unfork.chain.block import BlockRef
 from unfork.database.database import Database
 from unfork.datasets.derivation import Mode
-from unfork.jobs import session
+from unfork.jobs import judge, session
 from unfork.jobs.answering import Answering
+from unfork.jobs.around import Around
 from unfork.jobs.calling import Caller
 from unfork.jobs.declaration import Declarations
 from unfork.jobs.finished import Finished
+from unfork.jobs.inputs import LOCAL_BLOCKS_MAX, Inputs
+from unfork.jobs.inputs import Moment as _Moment
 from unfork.jobs.lease import Lease
 from unfork.jobs.run import Run
-from unfork.jobs.spark import failures, local, raw_reading, schema, sink, snapshot
+from unfork.jobs.spark import failures, local, raw_reading, reading, schema, sink, snapshot
 from unfork.jobs.spark.options import Request
 from unfork.jobs.spark.place import Place
 from unfork.jobs.spark.snapshot import Snapshots
@@ -50,8 +54,6 @@ from unfork.jobs.state import Kind
 from unfork.jobs.transform import NoTransform
 from unfork.jobs.verdict import Anchor, AsRead
 
-#: Blocks that the driver reads by itself, at most.
-LOCAL_BLOCKS_MAX = 100
 #: Rows that come back to the driver, at most about.
 DRIVER_ROWS_MAX = 20_000
 
@@ -74,14 +76,6 @@ class InThread(Protocol):
     def __call__(self, work: Callable[[], Finished]) -> Awaitable[Finished]:
         """What the function returns."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Moment:
-    """What ties a run to the chain, and the chain as it was read."""
-
-    anchor: Anchor
-    as_read: AsRead
 
 
 class Executor:
@@ -150,7 +144,7 @@ class Executor:
             "at": run.last,
             "max_s": float(self._place.config.spark.snapshot_max_s),
         }
-        inputs = self._declarations.transforms[run.job].spec.inputs
+        inputs = self._declarations.transforms[run.job].spec.awaited
         if any(self._declarations.is_derived(name) for name in inputs):
             async with snapshot.hold_both(self._raw, self._app, chain, **given) as both:
                 yield both
@@ -173,7 +167,12 @@ class Executor:
                 moment = self._look(run, held)
                 frame = self._frame(claimed, moment, held)
                 rows: pa.Table | Staged
-                if frame is None:
+                warnings: tuple[str, ...] | None = None
+                if self._declarations.transforms[run.job].spec.checks:
+                    rows, refusals, warnings = self._checked(
+                        claimed, moment, held, frame, is_staged=is_staged
+                    )
+                elif frame is None:
                     rows, refusals = claimed.build.dataset.schema.empty_table(), refused.NOTHING
                 elif is_staged:
                     rows = self._staged(claimed, frame)
@@ -192,6 +191,7 @@ class Executor:
             rows=rows,
             refused=refusals,
             may_refuse=bool(self._declarations.refusals[run.job]),
+            warnings=warnings,
             partitions=_partitions(run, moment.anchor),
             config_hash=run.config_hash,
             reason=run.reason.value,
@@ -217,6 +217,50 @@ class Executor:
             ),
             as_read=AsRead(epoch=row["epoch"], floor=row["floor_number"]),
         )
+
+    def _checked(
+        self,
+        claimed: Claimed,
+        moment: _Moment,
+        held: Snapshots | None,
+        frame: DataFrame | None,
+        *,
+        is_staged: bool,
+    ) -> tuple[pa.Table | Staged, Refused, tuple[str, ...]]:
+        """The rows, computed once and judged before anybody can see them; raises CheckFailed.
+
+        Of a large run, tasks keep their rows, on disk where need be: what is judged is staged.
+        Rows that are refused are not written, and are not judged.
+        """
+        build, spec = claimed.build, self._declarations.transforms[claimed.run.job].spec
+        around = Around(
+            place=self._place,
+            inputs=Inputs(self._spark, self._place, self._declarations, config=self._config),
+            held=held,
+            run=claimed.run,
+            build=build,
+            at=moment,
+        )
+
+        def judged(rows: DataFrame) -> tuple[str, ...]:
+            found = judge.judge(self._spark, spec, build.dataset, rows, around)
+            return judge.refuse(spec, moment.anchor.span, found)
+
+        if frame is not None and is_staged:
+            kept = frame.persist()
+            try:
+                warnings = judged(judge.good(kept, build.dataset))
+                staged = self._staged(claimed, kept)
+            finally:
+                kept.unpersist()
+            return staged, staged.refused, warnings
+        kind = schema.struct(build.dataset.columns)
+        table, refusals = build.dataset.schema.empty_table(), refused.NOTHING
+        if frame is not None:
+            table, refusals = refused.split(frame.toArrow())
+            kind = judge.good(frame, build.dataset).schema
+        rows = self._spark.createDataFrame(reading.whole(table), kind).coalesce(1)
+        return table, refusals, judged(rows)
 
     def _staged(self, claimed: Claimed, frame: DataFrame) -> Staged:
         return sink.stage(
@@ -336,16 +380,13 @@ def _translated(error: Exception, job: str) -> errors.UnforkError:
         return found
     if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
         return errors.SparkUnavailable(f"Spark went away: {error}")
-    text = str(error).strip() or type(error).__name__
-    missing = _MISSING.search(text) if isinstance(error, PySparkException) else None
+    missing = _MISSING.search(str(error)) if isinstance(error, PySparkException) else None
     if missing is not None:
         return errors.JobFailed(
             f"job `{job}` failed: Spark's tasks find no module `{missing.group(1)}`; install it "
             "where they run, or import it by its name in the project's own modules, which are sent",
             job=job,
         )
-    if isinstance(error, PySparkException | NoTransform):
-        return errors.JobFailed(f"job `{job}` failed: {text.splitlines()[0]}", job=job)
-    return errors.JobFailed(
-        f"job `{job}` raised {type(error).__name__}: {text.splitlines()[0]}", job=job
-    )
+    why = str(error) if isinstance(error, NoTransform) else failures.reason(error)
+    is_told = isinstance(error, PySparkException | NoTransform)
+    return errors.JobFailed(f"job `{job}` {'failed:' if is_told else 'raised'} {why}", job=job)

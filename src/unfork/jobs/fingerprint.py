@@ -4,6 +4,7 @@
 and the code. It leaves out what does not: names and comments, layout, when a job runs, what it does
 after a change. So a reformatted file is no change, and a changed constant is one. It is the same in
 every process, on every machine and in every version of Python. `schema_hash` covers the columns.
+Checks decide whether rows are published, not what they are: they have a hash of their own.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ def config_hash(spec: JobSpec, folder: Path | None) -> str:
     Raises code.CodeMissing, or OSError where the SQL file cannot be read.
     """
     return _hash({"version": VERSION, "spec": _decisive(spec), "code": _code(spec, folder)})
+
+
+def checks_hash(spec: JobSpec) -> str:
+    """The hash of what a job's rows must fulfil, empty where that is nothing."""
+    return _hash([check.decisive for check in spec.checks]) if spec.checks else ""
 
 
 def schema_hash(columns: Mapping[str, str]) -> str:

@@ -34,6 +34,8 @@ class Finished:
     refused: Refused = NOTHING
     #: Whether it may refuse any, so that there may be some to close.
     may_refuse: bool = False
+    #: What checks that only warn have found; None where the job has no checks.
+    warnings: tuple[str, ...] | None = None
     #: The partitions it has computed, in mode partition alone.
     partitions: tuple[PartitionRead, ...] = ()
     config_hash: str

@@ -29,7 +29,7 @@ from unfork.database import migrate
 from unfork.database.database import Database
 from unfork.database.session import Session
 from unfork.jobs import schema
-from unfork.jobs.state import Kind, Status
+from unfork.jobs.state import Kind, Status, config_of
 
 log = telemetry.logger(__name__)
 
@@ -79,6 +79,7 @@ class Lease:
     expires_at: datetime | None
     #: When it may be claimed again; None where it did not fail.
     not_before: datetime | None
+    #: What it is tried with (Fingerprint.trial).
     config_hash: str
     #: What went wrong last.
     error: str | None
@@ -259,7 +260,7 @@ class Leases:
             kind=lease.kind,
             reason=reason,
             invalidations=[],
-            config_hash=lease.config_hash,
+            config_hash=config_of(lease.config_hash),
             token=lease.token,
             worker=lease.worker,
             outcome=outcome,

@@ -66,6 +66,16 @@ class Lineage:
                 found.append(spec)
         return tuple(reversed(found))
 
+    def needed(self, job: str) -> Lineage:
+        """A job, and every job that has to come before it."""
+        wanted = {self.jobs[job].output}
+        found = []
+        for spec in reversed(self.order):
+            if spec.output in wanted:
+                wanted |= set(spec.awaited)
+                found.append(spec)
+        return Lineage(reversed(found))
+
     def downstream(self, dataset: str) -> tuple[JobSpec, ...]:
         """All jobs that depend on a dataset, directly or not, in order."""
         reached = {dataset}
@@ -139,7 +149,7 @@ def _ordered(specs: Sequence[JobSpec], writers: Mapping[str, JobSpec]) -> tuple[
         if spec.name in path:
             raise Cycle((*path[path.index(spec.name) :], spec.name))
         path.append(spec.name)
-        for dataset in spec.inputs:
+        for dataset in spec.awaited:
             if dataset in writers:
                 visit(writers[dataset])
         path.pop()

@@ -130,7 +130,7 @@ class _Job:
         return self.part
 
     def _lacks_raw(self) -> bool:
-        for name in self.spec.inputs:
+        for name in self.spec.awaited:
             is_raw = self.view.lineage.writer(name) is None
             if is_raw and name not in self.view.state.held:
                 self._rest(Cause.UNAVAILABLE, f"this chain's scope does not fetch `{name}`")

@@ -97,6 +97,8 @@ class Extras:
     sizes: Sequence[Mapping[str, Any]] = ()
     #: What ran by the clock last, a row a task.
     tasks: Sequence[Mapping[str, Any]] = ()
+    #: What checks that only warn have found.
+    findings: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +125,8 @@ class JobReport:
     building: tuple[int, BlockRef | None] | None
     stale: tuple[StalePart, ...]
     failures: tuple[Failure, ...]
+    #: What checks that only warn have found in rows that are published.
+    findings: tuple[str, ...]
     active: tuple[Active, ...]
     #: The last run, as the table `runs` has it.
     last_run: Mapping[str, Any] | None
@@ -156,6 +160,7 @@ class JobReport:
                 }
                 for failure in self.failures
             ],
+            "findings": list(self.findings),
             "active": [
                 {"span": active.span, "kind": active.kind, "worker": active.worker}
                 for active in self.active
@@ -209,6 +214,7 @@ async def extras(chain: str, database: Database) -> Extras:
             runs=await session.rows(queries["report_runs"]),
             sizes=await session.rows(queries["report_sizes"], schema=app_schema.name(chain)),
             tasks=await session.rows(queries["tasks_last"]),
+            findings=await session.rows(queries["report_findings"]),
         )
 
 
@@ -243,6 +249,7 @@ def _job(spec: JobSpec, state: State, plan: Plan, extras: Extras, head: int | No
             for row in leases
             if row["status"] == Status.FAILED
         ),
+        findings=tuple(row["message"] for row in extras.findings if row["job"] == spec.name),
         active=tuple(
             Active(span=Span(row["first"], row["last"]), kind=row["kind"], worker=row["leased_by"])
             for row in active

@@ -60,6 +60,8 @@ class Run:
     #: The open rows (Outdated.id) that it settles.
     outdated: tuple[int, ...]
     config_hash: str
+    #: What its lease carries (Fingerprint.trial).
+    trial: str
     #: Rows it will write, about; None where nothing is known to guess by.
     rows_expected: int | None
     #: The failed lease to take over, None to insert one.

@@ -22,6 +22,7 @@ from unfork.datasets.derivation import (
     Rule,
     Strategy,
 )
+from unfork.jobs.check import Check, Relation
 from unfork.jobs.read import Read
 
 #: Columns that place a row on the chain; `number` and `hash` are those of the dataset `blocks`.
@@ -75,6 +76,8 @@ class JobSpec:
     #: What a row of an input must hold to matter to the transform, by input and column: one of
     #: these values. Where no row of the driving input does, there are none to return.
     only: Mapping[str, Mapping[str, tuple[bytes, ...]]] = field(default_factory=dict)
+    #: What its rows must fulfil before they are published.
+    checks: tuple[Check, ...] = ()
     #: Whether it is raw ingestion itself, declared as a job: shown, never planned.
     is_source: bool = False
     #: Why this release cannot run it; None where it can.
@@ -106,6 +109,12 @@ class JobSpec:
         Such a dataset cannot be read by span: it is what it is at its own ref.
         """
         return self.strategy is Strategy.MERGE or self.mode is Mode.FULL
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """The datasets that must be there before a run: its inputs, and what checks look into."""
+        looked = [c.condition.dataset for c in self.checks if isinstance(c.condition, Relation)]
+        return tuple(dict.fromkeys([*self.inputs, *looked]))
 
     @property
     def is_planned(self) -> bool:

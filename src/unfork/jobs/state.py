@@ -18,6 +18,9 @@ from unfork.chain.advance import Day
 from unfork.chain.block import BlockRef
 from unfork.chain.span import Span
 
+#: What separates the two hashes that a lease carries.
+CHECKED = "+"
+
 
 class Kind(StrEnum):
     """What a lease stands for."""
@@ -120,6 +123,7 @@ class Lease:
     attempt: int
     #: When a failed one may be claimed again.
     not_before: datetime | None
+    #: What it was tried with last (Fingerprint.trial).
     config_hash: str
     #: Of a completed one: the hash of its last block.
     last_hash: bytes | None = None
@@ -132,6 +136,22 @@ class Fingerprint:
     config_hash: str
     #: None where nobody asked Spark: then only the configuration is compared.
     schema_hash: str | None = None
+    #: What the rows must fulfil to be published; empty for nothing.
+    checks_hash: str = ""
+
+    @property
+    def trial(self) -> str:
+        """What blocks are tried with: whoever failed with another one may be tried again."""
+        return (
+            f"{self.config_hash}{CHECKED}{self.checks_hash}"
+            if self.checks_hash
+            else self.config_hash
+        )
+
+
+def config_of(trial: str) -> str:
+    """The configuration that blocks were tried with, whatever the checks were."""
+    return trial.partition(CHECKED)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any
 
@@ -75,7 +75,7 @@ class Survey:
 
     def learn(self, job: str, schema_hash: str) -> None:
         """Notes the columns that a job returns, once somebody asked Spark for them."""
-        self.fingerprints[job] = Fingerprint(self.fingerprints[job].config_hash, schema_hash)
+        self.fingerprints[job] = replace(self.fingerprints[job], schema_hash=schema_hash)
 
     async def require(self) -> None:
         """Raises SchemaOutdated where the app side lacks migrations."""
@@ -124,7 +124,10 @@ class Survey:
 def fingerprints(catalog: Catalog) -> dict[str, Fingerprint]:
     """What each job of a catalog would compute with, its columns not known yet."""
     return {
-        spec.name: Fingerprint(fingerprint.config_hash(spec, catalog.folder))
+        spec.name: Fingerprint(
+            fingerprint.config_hash(spec, catalog.folder),
+            checks_hash=fingerprint.checks_hash(spec),
+        )
         for spec in catalog.lineage.order
         if spec.is_planned
     }

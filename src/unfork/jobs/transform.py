@@ -47,7 +47,7 @@ class Transform:
         assert len(inputs) == len(self.spec.names)
         if self.text is not None:
             named: dict[str, Any] = {f"input{index}": frame for index, frame in enumerate(inputs)}
-            return spark.sql(_scoped(self.text, self.spec.names), **named)
+            return spark.sql(scoped(self.text, self.spec.names), **named)
         assert self.function is not None
         told = {CONFIG: self.spec.config} if self.takes_config else {}
         made = self.function(*inputs, **told)
@@ -92,7 +92,7 @@ def _takes_config(spec: JobSpec, function: Callable[..., Any]) -> bool:
     return takes
 
 
-def _scoped(text: str, names: Sequence[str]) -> str:
+def scoped(text: str, names: Sequence[str]) -> str:
     """A query in which the names of its inputs mean what `spark.sql` is given beside it."""
     inner = _AFTER.sub("", text).replace("{", "{{").replace("}", "}}")
     heads = (f"`{name}` AS (SELECT * FROM {{input{n}}})" for n, name in enumerate(names))

@@ -16,7 +16,15 @@ from unfork.chain.span import Span
 from unfork.datasets.derivation import Mode
 from unfork.jobs.run import Action, Cause, Forget, Idle, Reason, Run, Step, Total
 from unfork.jobs.spec import JobSpec
-from unfork.jobs.state import Fingerprint, Generation, Kind, Lease, Outdated, Status
+from unfork.jobs.state import (
+    Fingerprint,
+    Generation,
+    Kind,
+    Lease,
+    Outdated,
+    Status,
+    config_of,
+)
 from unfork.jobs.view import Readable, View
 
 #: Failures after which a span waits for a person or for a new configuration.
@@ -93,7 +101,7 @@ class Work:
     def inputs(self) -> list[Readable] | None:
         """The inputs as far as they can be read, None (and said why) where one cannot at all."""
         found = []
-        for name in dict.fromkeys(self.spec.inputs):
+        for name in self.spec.awaited:
             readable = self.view.readable(name)
             if readable is None or readable.last < self.generation.first:
                 self.rest(Cause.WAITING, None, f"waits for `{name}`, of which nothing is there yet")
@@ -140,14 +148,14 @@ class Work:
     def _is_still_good(self, lease: Lease) -> bool:
         """Whether what was computed ahead is what would be computed now."""
         return (
-            lease.config_hash == self.fingerprint.config_hash
+            config_of(lease.config_hash) == self.fingerprint.config_hash
             and self.view.is_canonical(lease.span.last, lease.last_hash)
             and not any(row.span.overlaps(lease.span) for row in self.outdated)
         )
 
     def _try_again(self, lease: Lease, action: Action, partition: str | None) -> None:
         self.blocked.append(lease.span)
-        is_released = lease.config_hash != self.fingerprint.config_hash
+        is_released = lease.config_hash != self.fingerprint.trial
         if not is_released and lease.attempt >= ATTEMPTS_MAX:
             why = f"failed {lease.attempt} times; `unfork jobs release {self.spec.name}` frees it"
             self.rest(Cause.POISONED, lease.span, why)
@@ -199,6 +207,7 @@ class Work:
             reason=reason,
             outdated=tuple(row.id for row in rows_),
             config_hash=self.fingerprint.config_hash,
+            trial=self.fingerprint.trial,
             rows_expected=self.guess(span) if rows is None else rows,
             lease=None if lease is None else lease.id,
             attempt=attempt,

@@ -250,11 +250,11 @@ class Worker:
         build = surveyed.builds[run.generation]
         if run.lease is not None:
             lease = await self._leases.reclaim(
-                build, worker=self.name, config_hash=run.config_hash, id=run.lease
+                build, worker=self.name, config_hash=run.trial, id=run.lease
             )
         else:
             lease = await self._leases.claim(
-                build, run.span, kind=run.kind, worker=self.name, config_hash=run.config_hash
+                build, run.span, kind=run.kind, worker=self.name, config_hash=run.trial
             )
         if lease is None:
             # Somebody else has it, or a fork or a correction is under way: that is over soon.

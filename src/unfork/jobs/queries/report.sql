@@ -33,3 +33,11 @@ CROSS JOIN LATERAL (
     SELECT to_regclass(format('%%I.%%I', %(schema)s::text, generation.table_name)) AS id
 ) AS made
 ORDER BY generation.dataset, generation.generation;
+
+-- name: report_findings
+-- What checks that only warn have found and nobody has computed again.
+SELECT worker_name AS job, block_number, message, occurrences, last_seen_at
+FROM {app}.indexing_errors
+WHERE NOT resolved AND severity = 'WARN' AND message LIKE 'check %%'
+ORDER BY job, block_number, id
+LIMIT 1000;

@@ -55,4 +55,4 @@ def _table(found: Reading, questions: Sequence[Sequence[Any]]) -> pa.Table:
         for task in found.cut(found.push(filters))
         for batch in task.read()
     ]
-    return pa.Table.from_batches(batches, schema.arrow(found.columns))
+    return reading.whole(pa.Table.from_batches(batches, schema.arrow(found.columns)))

@@ -59,4 +59,9 @@ def table(reading: Reading) -> pa.Table:
     """All of a reading, in this process: a few blocks are there before Spark has made its tasks."""
     everything = Pushed(span=ALL, conditions=Sql(""), left=())
     batches = [batch for task in reading.cut(everything) for batch in task.read()]
-    return pa.Table.from_batches(batches, schema.arrow(reading.columns))
+    return whole(pa.Table.from_batches(batches, schema.arrow(reading.columns)))
+
+
+def whole(table: pa.Table) -> pa.Table:
+    """The same table in at least one piece: Spark takes no list that has none."""
+    return table if table.num_rows else table.schema.empty_table()
