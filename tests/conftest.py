@@ -23,6 +23,8 @@ import pytest
 from tests.places import OLDEST, SETTINGS, Place, Server, machine_binaries, version_of
 from unfork.database.embedded import Embedded
 
+pytest_plugins = ("unfork.testing.plugin",)
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -165,3 +167,15 @@ def near(place: Place) -> Near:
     from tests import sparks
 
     return sparks.near(place)
+
+
+@pytest.fixture(scope="session")
+def unfork_spark(spark: SparkSession) -> SparkSession:
+    """The fixtures that we ship use the Spark that there is."""
+    return spark
+
+
+@pytest.fixture(scope="session")
+def unfork_postgres(postgres: Server) -> str:
+    """The same of Postgres."""
+    return postgres.dsn

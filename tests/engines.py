@@ -42,6 +42,7 @@ class Engine:
     computing: Computing
     workers: list[Worker] = field(default_factory=list)
     happened: list[Happened] = field(default_factory=list)
+    stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     @property
     def worker(self) -> Worker:
@@ -87,6 +88,27 @@ class Engine:
             if not (any(moved) or any(again) or started):
                 return
         raise AssertionError(f"there is no end of it: {self.happened[-5:]}")
+
+    async def restart(self, config: Mapping[str, Any]) -> None:
+        """Ends the workers and starts one that has read the configuration as it is now."""
+        for worker in self.workers:
+            await worker.stop()
+        self.workers.clear()
+        loaded, self.computing = _computing(self.chain, config)
+        await self.hire(loaded, "worker-again")
+
+    async def hire(self, loaded: load.Loaded, name: str) -> None:
+        """One worker more."""
+        place = self.chain.place
+        where = wiring.Urls(raw=place.dsn, app=place.app_dsn or place.dsn)
+        worker = wiring_jobs.worker(
+            self.computing,
+            where,
+            loaded.config.chains[0],
+            name=name,
+            listener=self.happened.append,
+        )
+        self.workers.append(await self.stack.enter_async_context(worker))
 
     async def rows(self, dataset: str, order: str) -> list[dict[str, Any]]:
         """What people read under a dataset's name."""
@@ -136,30 +158,27 @@ async def engine(
 ) -> AsyncIterator[Engine]:
     """An engine over an empty chain."""
     place = chain.place
-    document = yaml.safe_load(chain.file.read_text())
-    chain.file.write_text(yaml.safe_dump({**document, **(config or {})}))
-    loaded = load.load(chain.file)
+    loaded, computing = _computing(chain, config)
     tree = tree or Tree(knobs or Knobs(density=4, hostile=True, finality_lag=20, block_time_s=7200))
     store = place.store(chain=place.chain(finality_depth_min=finality_depth_min, traces=True))
     await store.open()
     await store.claim(chain_id=1337, start=0)
-    computing = wiring_jobs.prepared(loaded, catalog.read(loaded), chain.spark)
     made = Engine(chain=chain, tree=tree, store=store, computing=computing)
-    where = wiring.Urls(raw=place.dsn, app=place.app_dsn or place.dsn)
-    async with AsyncExitStack() as stack:
+    async with made.stack:
         for number in range(workers):
-            worker = wiring_jobs.worker(
-                computing,
-                where,
-                loaded.config.chains[0],
-                name=f"worker-{number}",
-                listener=made.happened.append,
-            )
-            made.workers.append(await stack.enter_async_context(worker))
+            await made.hire(loaded, f"worker-{number}")
         await made.commit(made.blocks)
         yield made
         for worker in made.workers:
             await worker.stop()
+
+
+def _computing(chain: Chain, config: Mapping[str, Any] | None) -> tuple[load.Loaded, Computing]:
+    """The configuration of a chain with these settings, and its jobs."""
+    document = yaml.safe_load(chain.file.read_text())
+    chain.file.write_text(yaml.safe_dump({**document, **(config or {})}))
+    loaded = load.load(chain.file)
+    return loaded, wiring_jobs.prepared(loaded, catalog.read(loaded), chain.spark)
 
 
 def _plain(value: Any) -> Any:
