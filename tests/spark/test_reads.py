@@ -28,7 +28,7 @@ from unfork.devnet.tree import Tree
 from unfork.testing import derived, tokens
 
 #: The jobs are those of the example.
-EXAMPLE = Path(__file__).parents[2] / "examples" / "05-contract-reads"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "06_contract_read"
 
 
 @asynccontextmanager
