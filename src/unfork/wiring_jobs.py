@@ -5,6 +5,7 @@ It stands beside wiring.py because Spark is large: whoever only follows a chain 
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import socket
 import sys
@@ -18,8 +19,10 @@ from pyspark.sql import SparkSession
 from unfork import wiring
 from unfork.app.derived import DerivedDataset
 from unfork.app.refs import Refs
+from unfork.chain.span import Span
 from unfork.config import tree
 from unfork.config.load import Loaded
+from unfork.errors import SchemaOutdated
 from unfork.hot import schema as raw_schema
 from unfork.hot.advance import Upstream
 from unfork.jobs import catalog, project, session, thread
@@ -28,8 +31,10 @@ from unfork.jobs.catalog import Catalog
 from unfork.jobs.commit import Commits
 from unfork.jobs.declaration import Declarations
 from unfork.jobs.execute import Executor
+from unfork.jobs.inputs import Inputs
 from unfork.jobs.lease import Leases, Policy
 from unfork.jobs.lineage import Lineage
+from unfork.jobs.preview import Preview, Previews
 from unfork.jobs.spark import place as places
 from unfork.jobs.spark.place import Place
 from unfork.jobs.steps import Steps
@@ -65,13 +70,18 @@ async def computing(loaded: Loaded) -> AsyncIterator[Computing]:
         await thread.run(stack.close)
 
 
-def prepared(loaded: Loaded, jobs: Catalog, spark: SparkSession) -> Computing:
+def prepared(
+    loaded: Loaded, jobs: Catalog, spark: SparkSession, *, is_changing: bool = False
+) -> Computing:
     """The jobs, asked of a Spark that runs already and is given the project's own modules.
 
-    Raises ConfigInvalid with every problem, CodeNotSent where the modules cannot get there.
+    With `is_changing` they may be other ones the next time. Raises ConfigInvalid with every
+    problem, CodeNotSent where the modules cannot get there.
     """
     _let_import(jobs.folder)
-    if loaded.config.spark.ship_code or session.is_local(loaded.config.spark):
+    if is_changing:
+        project.carry(jobs)
+    elif loaded.config.spark.ship_code or session.is_local(loaded.config.spark):
         project.send(spark, jobs, session.folder(loaded.config))
     families = {chain.family for chain in loaded.config.chains}
     raw = {one.name: one for family in families for one in raw_schema.datasets(family)}
@@ -145,6 +155,52 @@ async def worker(
             chores=chores if config.schedules and only is None else None,
             listener=listener,
         )
+
+
+async def preview(
+    loaded: Loaded,
+    jobs: Catalog,
+    spark: SparkSession,
+    where: wiring.Urls,
+    chain: tree.Chain,
+    job: str,
+    *,
+    span: Span | None,
+    last: int,
+    limit: int,
+    is_changing: bool = False,
+) -> Preview:
+    """What a job would write, computed on a Spark that runs already; nothing is changed.
+
+    Only the job and those it needs are asked what they write. Raises ConfigInvalid where one of
+    them does not fit, and whatever keeps the job from computing.
+    """
+    # Of a chain whose app side was never made, nothing is stored.
+    config, file = loaded.config, loaded.file
+    needed = dataclasses.replace(jobs, lineage=jobs.lineage.needed(job))
+    made = await thread.run(lambda: prepared(loaded, needed, spark, is_changing=is_changing))
+    async with wiring.database(config, where.app) as app:
+        survey = wiring.survey(chain, app, needed)
+        for name, dataset in made.declarations.datasets.items():
+            survey.learn(name, dataset.schema_hash)
+        try:
+            await survey.require()
+            state = (await survey.take()).state
+        except SchemaOutdated:
+            state = None
+    place, datasets = Place(config=config, chain=chain), made.declarations
+    inputs = Inputs(spark, place, datasets, config=None if file is None else str(file.resolve()))
+    async with _calling(made, chain) as caller:
+        previews = Previews(
+            spark,
+            place,
+            datasets,
+            needed.lineage,
+            inputs,
+            calls=None if caller is None else caller.lend(job),
+            state=state,
+        )
+        return await thread.run(lambda: previews.compute(job, span=span, last=last, limit=limit))
 
 
 @asynccontextmanager

@@ -56,7 +56,7 @@ SPAN = SpanType()
 def command(ctx: click.Context, chain: str | None, db: str | None) -> None:
     """Show every job: status, watermark, lag, what is to be done again and why, failures.
 
-    With a verb: pause, resume or release one.
+    With a verb: preview, pause, resume or release one.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -125,6 +125,52 @@ def release(
     )
 
 
+@command.command()
+@click.argument("job")
+@click.option("--span", type=SPAN, help="These blocks; the last ones when left out.")
+@click.option(
+    "--last", type=click.IntRange(1), metavar="N", help="So many of the last blocks; 20 else."
+)
+@click.option(
+    "--limit", type=click.IntRange(0), default=20, show_default=True, help="Rows to show."
+)
+@click.option("--watch", is_flag=True, help="Stay, and show it anew when a file is saved.")
+@chain_option
+@as_json
+@click.pass_obj
+def preview(
+    context: Context,
+    job: str,
+    span: Span | None,
+    last: int | None,
+    limit: int,
+    watch: bool,
+    chain: str | None,
+) -> int | None:
+    """Compute what a job would write by its code as it is now; writes and publishes nothing.
+
+    Shows the rows, how they differ from what is stored of the same blocks, and which checks they
+    fail. The job need not have run before; inputs that are not stored are computed in memory.
+    """
+    # Spark is large, and the other verbs have no use for it.
+    from unfork.cli import previewing
+
+    if span is not None and last is not None:
+        raise click.UsageError("say --span or --last, not both")
+    wish = previewing.Wish(
+        job=job,
+        span=span,
+        last=last or previewing.BLOCKS,
+        limit=limit,
+        chain=chain,
+        is_watched=watch,
+    )
+    if watch:
+        previewing.watch(context, wish)
+        return None
+    return previewing.once(context, wish)
+
+
 def table(reports: tuple[JobReport, ...]) -> Any:
     """The jobs as a table."""
     rows = (
@@ -159,6 +205,8 @@ def details(reports: tuple[JobReport, ...]) -> list[str]:
                 f"{one.job} {failure.span} failed {failure.attempt} times: {failure.error}"
             )
         lines += _more(one.job, len(one.failures), "failures")
+        lines += [f"{one.job} warns: {finding}" for finding in one.findings[:SHOWN_MAX]]
+        lines += _more(one.job, len(one.findings), "warnings")
     return lines
 
 

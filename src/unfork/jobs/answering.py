@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from unfork import errors
 from unfork.app.generations import Generation
 from unfork.chain.block import BlockRef
 from unfork.datasets.dataset import ARROW
@@ -42,7 +43,8 @@ class Answering:
     config: str | None
     #: The node, for a run that asks from this process; None where its tasks ask.
     calls: Calls | None
-    build: Generation
+    #: The build that is written; None where nothing is.
+    build: Generation | None
     anchor: Anchor
     as_read: AsRead
 
@@ -82,7 +84,7 @@ class Answering:
         for frame in frames:
             if id(frame) not in tables:
                 tables[id(frame)] = frame.toArrow()
-        asker = Asker(self.place, self._moment, calls)
+        asker = Asker(self.place, self._moment, calls, keeps=self.build is not None)
         asked = [
             (question, tables[id(frame)]) for question, frame in zip(questions, frames, strict=True)
         ]
@@ -120,12 +122,18 @@ class Answering:
 
     def _said(self, read: Read, asking: Asking, inputs: Mapping[str, DataFrame]) -> DataFrame:
         """The rows that a function says."""
+        if self.build is None:
+            raise errors.Misconfigured(
+                f"`{read.name}` is asked by what the job has written before, so it can only be run"
+            )
         function = code.load(asking.function, None)
-        rows = function(*inputs.values(), self._known(asking, inputs))
+        rows = function(*inputs.values(), self._known(asking, inputs, self.build))
         names = [column.name for column in (*reads.PLACE, *asking.carried)]
         return rows.select(*names)  # type: ignore[no-any-return]
 
-    def _known(self, asking: Asking, inputs: Mapping[str, DataFrame]) -> DataFrame:
+    def _known(
+        self, asking: Asking, inputs: Mapping[str, DataFrame], build: Generation
+    ) -> DataFrame:
         """What the job has written of the addresses that its inputs name."""
         named, *others = (
             inputs[dataset].select(F.col(column).alias("address")).dropna()
@@ -138,12 +146,12 @@ class Answering:
         rows = []
         if keys:
             first, parent = self.anchor.span.first, None
-            if first > self.build.first:
+            if first > build.first:
                 assert self.anchor.parent_hash is not None
                 parent = BlockRef(first - 1, self.anchor.parent_hash)
             with kept.opened(self.place, self._moment) as store:
-                rows = store.known(self.build, parent, keys, asking.known)
-        columns = [one for one in self.build.dataset.columns if one.name in asking.known]
+                rows = store.known(build, parent, keys, asking.known)
+        columns = [one for one in build.dataset.columns if one.name in asking.known]
         table = pa.Table.from_pylist(
             rows, pa.schema([(column.name, ARROW[column.kind]) for column in columns])
         )

@@ -71,6 +71,17 @@ def importable(folder: Path | None) -> Iterator[None]:
         sys.path.remove(text)
 
 
+def forget(folder: Path) -> None:
+    """Lets the modules of a project be imported anew, as they are by then."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file is not None and Path(file).is_relative_to(folder):
+            is_foreign = INSTALLED & set(Path(file).parts)
+            if not is_foreign and name.partition(".")[0] not in (OURS, "__main__"):
+                del sys.modules[name]
+    importlib.invalidate_caches()
+
+
 def top(name: str) -> Top | None:
     """A top-level module or package, None where there is none."""
     found = (finder.find_spec(name, None) for finder in sys.meta_path)

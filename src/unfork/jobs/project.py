@@ -17,10 +17,13 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import importlib.machinery
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 
+from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -29,6 +32,7 @@ from unfork.jobs import modules, package
 from unfork.jobs.builtin import BUILTINS
 from unfork.jobs.catalog import Catalog
 from unfork.jobs.modules import Top
+from unfork.jobs.spark.failures import reason
 
 #: Bytes that a project may send, at most: every process that runs tasks loads them.
 SIZE_MAX = 64 * 2**20
@@ -63,6 +67,25 @@ def send(spark: SparkSession, catalog: Catalog, folder: Path) -> Path | None:
             f"the modules of {catalog.folder} cannot be sent to Spark: {error}"
         ) from error
     return file
+
+
+def carry(catalog: Catalog) -> None:
+    """Imports anew what the jobs of a catalog run in tasks, and lets it travel with each function.
+
+    For a session that outlives changes of the code, which `send` refuses: a function is sent as it
+    is instead of by its name. It costs as much as the code is large, each time.
+    """
+    by_value: Callable[[ModuleType], None] = cloudpickle.register_pickle_by_value
+    found = tops(_transforms(catalog), catalog.folder)
+    modules.forget(catalog.folder)
+    with modules.importable(catalog.folder):
+        for name in found:
+            try:
+                by_value(importlib.import_module(name))
+            except Exception as error:
+                # The code is a stranger's, and may be half written.
+                where = reason(error)
+                raise errors.CodeNotSent(f"`{name}` cannot be imported: {where}") from error
 
 
 def tops(transforms: Iterable[str], folder: Path | None) -> Mapping[str, Top]:

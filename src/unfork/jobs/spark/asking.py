@@ -74,10 +74,12 @@ class _Rows:
 class Asker:
     """Asks contracts for one run."""
 
-    def __init__(self, place: Place, moment: Moment, calls: Calls) -> None:
+    def __init__(self, place: Place, moment: Moment, calls: Calls, *, keeps: bool = True) -> None:
+        """`keeps` is whether answers are written down."""
         self._place = place
         self._moment = moment
         self._calls = calls
+        self._keeps = keeps
 
     def answers(self, asked: Sequence[tuple[Question, pa.Table]]) -> list[pa.Table]:
         """The rows with answers, a table a question, rows in the order of those that ask."""
@@ -103,12 +105,13 @@ class Asker:
             piece = missing[at : at + CALLS_AT_ONCE]
             # Nothing of the database is held while a node takes its time.
             told = [_cut(answer) for answer in self._calls.call(piece)]
-            with kept.opened(self._place, self._moment) as store:
+            if self._keeps:
                 good = [
                     codes.get(call) if answer.ok and answer.output else None
                     for call, answer in zip(piece, told, strict=True)
                 ]
-                store.keep(piece, told, good)
+                with kept.opened(self._place, self._moment) as store:
+                    store.keep(piece, told, good)
             answered |= dict(zip(piece, told, strict=True))
         return answered
 
