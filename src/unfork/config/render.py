@@ -8,7 +8,8 @@ everything has its default.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from unfork.config import describe
 from unfork.config.describe import Key
@@ -56,10 +57,17 @@ This page is written by `make docs` from `src/unfork/config/tree.py`.
 """
 
 
-def starter() -> str:
-    """The commented unfork.yaml of a new project."""
+def starter(given: Mapping[str, Sequence[str]] = MappingProxyType({})) -> str:
+    """The commented unfork.yaml of a new project.
+
+    `given` are lines that stand for a branch at the root, by its key; they come first.
+    """
     lines = STARTER_HEAD.splitlines()
+    for own in given.values():
+        lines += ["", *own]
     for key in describe.keys():
+        if key.path[0] in given:
+            continue
         if len(key.path) == 1:
             lines.append("")
         lines.extend(_starter_lines(key))
