@@ -20,6 +20,9 @@ from unfork.proof.keccak import keccak256
 
 Row = dict[str, Any]
 
+#: What eth-abi raises where it cannot read something.
+FAILURES = (DecodingError, OverflowError, MemoryError)
+
 
 def argument(name: str, type_: str, *components: Row, indexed: bool = False) -> Row:
     """An input as a JSON ABI has it."""
@@ -80,7 +83,7 @@ def expected(
             continue
         try:
             values = values_of(entry, log.topics, log.data)
-        except (DecodingError, ValueError):
+        except FAILURES:
             found.refused.append((number, place["log_index"]))
             continue
         found.rows.append(

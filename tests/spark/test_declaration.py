@@ -127,3 +127,66 @@ def test_every_problem_of_a_file_is_said_at_once(spark: SparkSession, tmp_path: 
     problems = refused.value.fields["problems"]
     assert len(problems) == 3
     assert "`nope`" in problems[1] and "job `wrong` does not fit its inputs" in problems[1]
+
+
+LOOKED_UP = """
+from pyspark.sql import functions as F
+
+def payers(transactions):
+    return transactions.select("block_number", "block_hash", "from_address", "value")
+
+def paid(transactions, payers):
+    payers = payers.select("from_address", F.col("block_number").alias("since"))
+    transactions = transactions.withColumnRenamed("from_address", "by")
+    is_known = F.col("to_address") == F.col("from_address")
+    is_before = F.col("since") <= F.col("block_number")
+    rows = transactions.join(payers, on=is_known & is_before, how="left_semi")
+    why = F.lit("odd").alias("indexing_error")
+    data = F.col("input").alias("indexing_error_data")
+    return rows.select("block_number", "block_hash", "by", why, data)
+
+def wrong(transactions):
+    return transactions.select("block_number", "block_hash", F.lit(1).alias("indexing_error"))
+"""
+
+
+def looked(spark: SparkSession, folder: Path, column: str, by: str) -> Mapping[str, DerivedDataset]:
+    (folder / "mine2.py").write_text(LOOKED_UP)
+    lookups = {"payers": {"column": column, "by": by}}
+    reading = {"input_datasets": ["transactions", "payers"], "lookups": lookups}
+    first = job("payers", transform="mine2:payers")
+    return asked(spark, folder, first, job("paid", transform="mine2:paid", **reading))
+
+
+def test_a_lookup_is_indexed_by_its_column_and_told_to_the_database(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    found = looked(spark, tmp_path, "from_address", "to_address")
+    assert found["payers"].indexes == (("from_address", "block_number"),)
+    assert found["paid"].lookups == ("payers",)
+    assert found["paid"].names == ("block_number", "block_hash", "by"), "errors are no columns"
+
+
+@pytest.mark.parametrize(
+    ("column", "by", "why"),
+    [
+        ("from_adress", "to_address", "`payers` has no column `from_adress`; did you mean"),
+        ("from_address", "receiver", "`transactions` has no column `receiver`; it has"),
+        ("value", "value", "must both be bytes, or both whole numbers"),
+        ("block_number", "to_address", "must both be bytes, or both whole numbers"),
+    ],
+)
+def test_a_lookup_by_what_cannot_be_searched_is_refused(
+    spark: SparkSession, tmp_path: Path, column: str, by: str, why: str
+) -> None:
+    with pytest.raises(errors.ConfigInvalid, match=why):
+        looked(spark, tmp_path, column, by)
+
+
+def test_an_error_that_is_no_text_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "mine2.py").write_text(LOOKED_UP)
+    with pytest.raises(errors.ConfigInvalid, match="`indexing_error` as int; it must be string"):
+        asked(spark, tmp_path, job("wrong", transform="mine2:wrong"))
+    mode = {"incremental": {"mode": "full"}}
+    with pytest.raises(errors.ConfigInvalid, match="which belongs to mode: cursor"):
+        asked(spark, tmp_path, job("wrong", transform="mine2:wrong", **mode))

@@ -8,8 +8,12 @@ of indexing_errors.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from tests import decoding
 from tests.decoding import argument, event
@@ -18,9 +22,14 @@ from tests.sparks import Chain
 from unfork.app import invalidations
 from unfork.app import schema as app_schema
 from unfork.chain.span import Span
-from unfork.devnet import pools
+from unfork.devnet import contracts, pools
+from unfork.devnet.contracts import Standard
 from unfork.devnet.knobs import Knobs
 from unfork.devnet.orders import Style
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+#: What a test has of its own.
+MINE = shutil.ignore_patterns("unfork.yaml", "tests")
 
 ERC20 = event(
     "Transfer",
@@ -43,6 +52,13 @@ BATCH = event(
     argument("values", "uint256[]"),
 )
 NOTE = event("Note", argument("text", "string"))
+
+
+def example(name: str) -> dict[str, Any]:
+    """The configuration of an example, every value as text: addresses are no numbers."""
+    text = (EXAMPLES / name / "unfork.yaml").read_text()
+    loaded: dict[str, Any] = yaml.load(text, Loader=yaml.BaseLoader)
+    return loaded
 
 
 def written(made: Chain, name: str, *events: dict[str, Any]) -> str:
@@ -126,6 +142,19 @@ async def check_pools(made: Engine) -> decoding.Expected:
     names = ("sender", "amount0", "amount1", "price", "tick", "exact")
     await check(made, "pool_swapped", SWAPPED, names, announced=known)
     await check(made, "pool_ping", PING, ("n", "who"), announced=known)
+    calls = [
+        {
+            "block_number": block.number,
+            "block_hash": block.hash,
+            "transaction_index": index,
+            "from_address": executed.sender,
+            "pool": executed.transaction.to,
+        }
+        for block in made.blocks
+        for index, executed in enumerate(block.transactions)
+        if any(a == executed.transaction.to and first <= block.number for first, a in known)
+    ]
+    assert await made.rows("pool_calls", "block_number, transaction_index") == calls != []
     names = ("by", "label_hash", "title", "tags", "notes", "payload")
     return await check(made, "pool_described", DESCRIBED, names, announced=known)
 
@@ -133,25 +162,18 @@ async def check_pools(made: Engine) -> decoding.Expected:
 async def test_what_a_factory_of_factories_announced_is_exact_through_forks_and_corrections(
     chain: Chain,
 ) -> None:
-    above = written(chain, "registry.json", ADDED)
-    factory = written(chain, "factory.json", CREATED)
-    abi = written(chain, "pool.json", SWAPPED, DESCRIBED, PING)
-    one = {"address": f"0x{pools.REGISTRY.hex()}", "abi": above}
-    added = {"factory": {**one, "event": "FactoryAdded", "argument": "factory"}}
-    two = {"address": added, "abi": factory, "event": "PoolCreated", "argument": "pool"}
+    shutil.copytree(EXAMPLES / "02_factory", chain.file.parent, dirs_exist_ok=True, ignore=MINE)
+    document = example("02_factory")
     # Runs at the head are read by the driver, the first one by tasks.
-    config = {
-        "jobs": [],
-        "decode": [{"name": "pool", "abi": abi, "addresses": {"factory": two}}],
-        "planning": {"live_blocks_max": 8},
-    }
+    config = {key: document[key] for key in ("jobs", "decode")}
+    config["planning"] = {"live_blocks_max": 8}
     knobs = Knobs(seed=7, density=5, hostile=True, pools=3, finality_lag=20, block_time_s=7200)
     async with engine(chain, knobs, config=config) as made:
-        await made.grow(34)
+        await made.grow(26)
         await made.settle()
         first = await check_pools(made)
         assert first.rows and first.refused, "the devnet has both"
-        for style, depth, length in ((Style.DROPPED, 9, 7), (Style.REPLACED, 4, 6)):
+        for style, depth, length in ((Style.DROPPED, 7, 5), (Style.REPLACED, 4, 6)):
             await made.fork(depth=depth, length=length, style=style)
             await made.settle()
             await check_pools(made)
@@ -171,7 +193,7 @@ async def mend_an_announcement(made: Engine) -> None:
         "SELECT table_name FROM {app}.generations WHERE dataset = 'pool_pool_created'"
     )
     table = build["table_name"]
-    await made.chain.place.app_rows(f'DELETE FROM {{app}}."{table}" WHERE block_number < 20')
+    await made.chain.place.app_rows(f'DELETE FROM {{app}}."{table}" WHERE block_number < 14')
     await again(made, "pool_swapped")
     await made.settle()
     assert len(await made.rows("pool_swapped", "block_number, log_index")) < len(whole)
@@ -208,7 +230,36 @@ async def entries(made: Engine) -> list[dict[str, Any]]:
     )
 
 
-async def test_events_of_a_hostile_chain_are_decoded_through_forks(chain: Chain) -> None:
+async def test_the_example_decodes_a_chain_and_a_job_reads_what_was_decoded(chain: Chain) -> None:
+    shutil.copytree(EXAMPLES / "01_decode", chain.file.parent, dirs_exist_ok=True, ignore=MINE)
+    document = example("01_decode")
+    knobs = Knobs(density=6, hostile=True, pools=int(document.pop("devnet")["pools"]))
+    async with engine(chain, knobs, config=document) as made:
+        await made.grow(20)
+        await made.settle()
+        names = ("sender", "amount0", "amount1", "price", "tick", "exact")
+        swapped = await check(made, "pool_swapped", SWAPPED, names)
+        assert swapped.refused, "any contract is decoded, and some log what is no event"
+        large = [row["amount0"] for row in swapped.rows if row["amount0"] >= 2**200]
+        held = await made.rows("large_swaps", "block_number, log_index")
+        assert [row["amount0"] for row in held] == large != []
+
+
+def created(made: Engine) -> dict[bytes | None, Standard]:
+    """What was created on the chain, by address."""
+    return {
+        executed.contract_address: contracts.created_by(
+            executed.transaction.input, executed.contract_address
+        ).standard
+        for block in made.blocks
+        for executed in block.transactions
+        if executed.contract_address
+    }
+
+
+async def test_tokens_that_share_a_topic_are_told_apart_also_where_a_fork_puts_one_for_the_other(
+    chain: Chain,
+) -> None:
     tokens = written(chain, "erc20.json", ERC20)
     nfts = written(chain, "erc721.json", ERC721)
     rest = written(chain, "rest.json", BATCH, NOTE)
@@ -228,11 +279,16 @@ async def test_events_of_a_hostile_chain_are_decoded_through_forks(chain: Chain)
             (Style.REPLACED, 3, 2),
             (Style.MOVED, 5, 6),
         ):
+            before = created(made)
             await made.fork(depth=depth, length=length, style=style)
             await made.settle()
+            is_other = any(before.get(a, one) is not one for a, one in created(made).items())
+            assert is_other or style is not Style.REDEPLOYED
             fungible = await check(made, "erc20_transfer", ERC20, ("from_", "to_", "value"))
             unique = await check(made, "erc721_transfer", ERC721, ("from_", "to_", "token_id"))
-            assert fungible.rows and unique.rows
+            places = [{(r["block_number"], r["log_index"]) for r in fungible.rows}]
+            places += [{(r["block_number"], r["log_index"]) for r in unique.rows}]
+            assert all(places) and places[0].isdisjoint(places[1])
             names = ("operator", "from_", "to_", "ids", "values")
             assert (await check(made, "rest_transfer_batch", BATCH, names)).rows
             assert (await check(made, "rest_note", NOTE, ("text",))).rows

@@ -146,7 +146,7 @@ class Declarations:
         indexes = [
             (each.column, "block_number")
             for reader in self._catalog.lineage.readers(spec.output)
-            if (each := reader.lookups.get(spec.output)) is not None
+            if (each := reader.lookups.get(spec.output)) is not None and each.column in found.names
         ]
         dataset = declared(spec, found, indexes=tuple(dict.fromkeys(indexes)))
         self._require_lookups(spec)
