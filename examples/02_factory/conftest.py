@@ -1,0 +1,3 @@
+"""The fixtures of unfork, for the tests of this project."""
+
+pytest_plugins = ("unfork.testing.plugin",)
