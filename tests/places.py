@@ -153,6 +153,7 @@ class Place:
         tables += ["scheduled_tasks", "contract_reads"]
         # The others go with the builds and what happened to them.
         tables += ["generations", "jobs", "data_invalidations"]
+        tables += ["lake_versions", "lake_pins"]
         statements += [f"DELETE FROM {{app}}.{table}" for table in tables]
         statements.append("INSERT INTO {app}.follower DEFAULT VALUES")
         await self.app_rows("; ".join(statements))

@@ -13,7 +13,8 @@ UnforkError
 │   ├── PartitionBusy         E402  a partition could not be attached in time, or is being read
 │   ├── SparkUnavailable      E501  Spark, its cluster or its server did not start or answer
 │   ├── SnapshotLost          E502  a task could not import the state its run reads
-│   └── BlockReplaced         E503  the chain no longer holds the block that is read up to
+│   ├── BlockReplaced         E503  the chain no longer holds the block that is read up to
+│   └── FilesRemoved          E505  files of the lake were removed while they were read
 ├── Misconfigured             a person must change something first
 │   ├── ConfigInvalid         E101  a key or value of the configuration
 │   ├── WrongChain            E102  the source serves another chain than the store holds
@@ -36,6 +37,7 @@ UnforkError
     ├── PayloadDamaged        E306  a stored payload does not hash to its name
     ├── ProofFailed           E307  stored rows contradict their block's own roots
     ├── RowRefused            E308  a value does not fit the column it belongs to
+    ├── LakeUnlinked          E321  partitions of the lake whose hashes do not link
     ├── JournalPruned         E309  the journal lacks entries that a follower has still to apply
     └── StreamLost            E504  a stream stands where the journal cannot be followed any more
 
@@ -149,6 +151,12 @@ class BlockReplaced(Retryable):
     """The chain no longer holds the block up to which is read; a fork has replaced it."""
 
     code = "E503"
+
+
+class FilesRemoved(Retryable):
+    """Files of the lake were removed while they were read: it took longer than lake.read_keep_s."""
+
+    code = "E505"
 
 
 class Misconfigured(UnforkError):
@@ -287,6 +295,12 @@ class RowRefused(Inconsistent):
     """A value does not fit the column it belongs to."""
 
     code = "E308"
+
+
+class LakeUnlinked(Inconsistent):
+    """The hashes of a partition of the lake do not link to the partition beside it."""
+
+    code = "E321"
 
 
 class JournalPruned(Inconsistent):

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from unfork.hot.repair import Repair
     from unfork.hot.store import HotStore
     from unfork.ingest.follow import Event, Follower
+    from unfork.lake.storage import Storage
+    from unfork.lake.versions import Versions
     from unfork.sources.evm import EvmSource
 
 #: Work that says what it found.
@@ -94,6 +96,14 @@ async def database(
 def payloads(config: tree.Config, chain: tree.Chain) -> PayloadStore:
     """The payload store of a chain."""
     return PayloadStore.of(config, chain.name)
+
+
+def lake(config: tree.Config, app: Database, chain: tree.Chain) -> tuple[Versions, Storage]:
+    """The lake of a chain: its versions, and where their files are."""
+    from unfork.lake.storage import Storage
+    from unfork.lake.versions import Versions
+
+    return Versions(chain.name, app_schema.name(chain.name), app), Storage.of(config)
 
 
 def error_payloads(config: tree.Config, chain: tree.Chain) -> PayloadStore:

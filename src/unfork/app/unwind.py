@@ -10,6 +10,8 @@ meets a row of a block that is gone and no run commits into the middle.
 - partitions: the versions that hold blocks above are marked; their rows are served, with the block
   they are of, until the next version is published. A partition without any block left goes with its
   rows: perhaps there is never a next version of it.
+- the lake: it holds final blocks alone. Below the floor its versions lose their pointers; the files
+  stay for who reads them.
 """
 
 from __future__ import annotations
@@ -59,6 +61,9 @@ async def unwind(
         await _remove_vanished(session, queries, build, target)
     await session.run(queries["unwind_leases"], **at)
     await session.run(queries["errors_unwind"], target=target)
+    if _is_below_floor(held, to):
+        # What is in the lake was final: only an operator goes below it.
+        await session.run(queries["unwind_lake"], target=target)
     fork = {
         "old_tip": state.document(held.position),
         "new_tip": state.document(tip),
@@ -74,6 +79,10 @@ async def unwind(
         reason="reorg",
         event=fork,
     )
+
+
+def _is_below_floor(held: Follower, to: BlockRef | None) -> bool:
+    return held.floor is not None and (to is None or to.number < held.floor.number)
 
 
 async def _undo_merges(

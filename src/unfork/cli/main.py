@@ -36,6 +36,7 @@ COMMANDS = (
     "repair",
     "reset",
     "partitions",
+    "lake",
     "devnet",
     "doctor",
     "init",

@@ -26,6 +26,7 @@ from unfork.config.branch import (
 )
 from unfork.config.decode import Decode
 from unfork.config.jobs import Job, Planning, Schedule, Work, default_jobs
+from unfork.config.lake import Lake
 
 #: Tables whose partition size may be set; the datasets of the EVM family.
 TABLES = ("blocks", "transactions", "logs", "traces", "withdrawals")
@@ -372,6 +373,8 @@ class Config(BaseSettings):
     """How much a worker does at once."""
     spark: Spark = Spark()
     """Where jobs are computed."""
+    lake: Lake = Lake()
+    """Cold storage: Parquet files, in immutable versions of partitions."""
     devnet: Devnet = Devnet()
     """The simulated chain that runs where no source is configured."""
 

@@ -51,9 +51,9 @@ FULL_INTERVAL_S = 60.0
 #: Tables of the app schema that are the engine's own.
 RESERVED = frozenset(
     """alert_events app_migrations contract_reads data_invalidations dataset_cursors days follower
-    generations history indexing_checkpoints indexing_errors invalidation_spans jobs lease_tokens
-    migrations orphans partition_versions refs runs scheduled_tasks staging
-    worker_leases""".split()
+    generations history indexing_checkpoints indexing_errors invalidation_spans jobs lake
+    lake_numbers lake_pins lake_versions lease_tokens migrations orphans partition_versions refs
+    runs scheduled_tasks staging worker_leases""".split()
 )
 
 BUILTIN_TRANSFORMS = frozenset(

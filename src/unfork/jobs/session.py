@@ -37,6 +37,8 @@ ALWAYS = {
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # What Spark writes by itself, no other engine reads as a moment.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
 #: What only the one who starts Spark can say. Each was measured: most of the latency of a small

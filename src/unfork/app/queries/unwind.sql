@@ -79,3 +79,17 @@ WITH ended AS (
 UPDATE {app}.worker_leases
 SET span = int8range(lower(span), %(target)s, '[]'), last_hash = %(hash)s, updated_at = now()
 WHERE status = 'COMPLETED' AND upper(span) - 1 > %(target)s AND lower(span) <= %(target)s;
+
+-- name: unwind_lake
+-- Takes the pointers away from versions of the lake that hold blocks above the target.
+WITH move AS (
+    UPDATE {app}.lake SET moves = moves + 1
+    WHERE EXISTS (
+        SELECT FROM {app}.lake_versions WHERE state = 'current' AND last_number > %(target)s
+    )
+    RETURNING moves
+)
+UPDATE {app}.lake_versions AS version
+SET state = 'retired', retired_move = move.moves, retired_at = now()
+FROM move
+WHERE version.state = 'current' AND version.last_number > %(target)s;

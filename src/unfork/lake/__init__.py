@@ -1,0 +1,1 @@
+"""Cold storage: Parquet files in immutable versions of partitions, of which one is current."""
