@@ -25,10 +25,12 @@ from unfork.config.load import Loaded
 from unfork.errors import SchemaOutdated
 from unfork.hot import schema as raw_schema
 from unfork.hot.advance import Upstream
-from unfork.jobs import catalog, project, session, thread
+from unfork.jobs import catalog, compaction, project, session, thread
+from unfork.jobs.builtin import COMPACTION
 from unfork.jobs.calling import Caller
 from unfork.jobs.catalog import Catalog
 from unfork.jobs.commit import Commits
+from unfork.jobs.compact import Compacted, Compaction
 from unfork.jobs.declaration import Declarations
 from unfork.jobs.execute import Executor
 from unfork.jobs.inputs import Inputs
@@ -37,9 +39,10 @@ from unfork.jobs.lineage import Lineage
 from unfork.jobs.preview import Preview, Previews
 from unfork.jobs.spark import place as places
 from unfork.jobs.spark.place import Place
+from unfork.jobs.state import Kind
 from unfork.jobs.steps import Steps
 from unfork.jobs.tasks import Tasks
-from unfork.jobs.worker import Happened, Pace, Worker
+from unfork.jobs.worker import Chore, Happened, Pace, Worker
 
 #: Seconds after which a worker that stopped in the middle of a transaction keeps nobody waiting.
 FROZEN_S = 15.0
@@ -118,7 +121,7 @@ async def worker(
         file = made.loaded.file
         policy = Policy(lease_s=config.work.lease_s)
         name = name or unique_name()
-        chores = Tasks(
+        tasks = Tasks(
             chain.name,
             app,
             config.schedules,
@@ -126,10 +129,28 @@ async def worker(
             worker=name,
             policy=policy,
         )
+        refs = Refs(chain.name, app, Upstream(chain.name, raw))
+        chores: list[Chore] = [tasks] if config.schedules else []
+        settings = compaction.of(made.catalog.specs)
+        if settings is not None:
+            chores.append(
+                Compaction(
+                    made.spark,
+                    Place(config=config, chain=chain),
+                    settings,
+                    raw=raw,
+                    app=app,
+                    refs=refs,
+                    versions=wiring.lake(config, app, chain)[0],
+                    worker=name,
+                    config=None if file is None else str(file.resolve()),
+                    listener=lambda compacted: listener(_happened(compacted)),
+                )
+            )
         yield Worker(
             name,
             lineage=only or made.catalog.lineage,
-            refs=Refs(chain.name, app, Upstream(chain.name, raw)),
+            refs=refs,
             survey=survey,
             steps=Steps(
                 chain.name, app, declare=declare, lock_timeout_ms=config.database.lock_timeout_ms
@@ -152,7 +173,7 @@ async def worker(
                 history_runs_max=config.work.history_runs_max,
                 run_s_max=config.work.run_max_s,
             ),
-            chores=chores if config.schedules and only is None else None,
+            chores=chores if only is None else (),
             listener=listener,
         )
 
@@ -223,6 +244,18 @@ async def _calling(made: Computing, chain: tree.Chain) -> AsyncIterator[Caller |
         yield caller
     finally:
         await caller.close()
+
+
+def _happened(compacted: Compacted) -> Happened:
+    """A partition that came into the lake, told like any other run."""
+    return Happened(
+        job=COMPACTION,
+        kind=Kind.BACKFILL,
+        span=compacted.span,
+        outcome="committed",
+        rows=compacted.version.rows,
+        seconds=compacted.seconds,
+    )
 
 
 def _let_import(folder: Path) -> None:

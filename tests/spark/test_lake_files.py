@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 
 from unfork import errors
 from unfork.chain.span import Span
-from unfork.lake import content, files, read
+from unfork.lake import content, files, pieces, read
 from unfork.lake.file import File, total
 from unfork.lake.storage import Storage
 
@@ -126,9 +126,9 @@ def test_rows_are_read_back_by_block_and_column_and_nothing_is_no_file(
     storage = Storage.at(str(tmp_path))
     made = written(spark, storage, "some", rows(), parts=2, rows_max=20)
     assert written(spark, storage, "none", []) == ()
-    pieces = [read.Piece(path=f"some/{file.name}", span=Span(3, 15)) for file in made]
+    wanted = [pieces.Piece(path=f"some/{file.name}", span=Span(3, 15)) for file in made]
     two = StructType([SCHEMA["block_number"], SCHEMA["right"]])
-    found = read.frame(spark, storage, two, pieces, number="block_number")
+    found = read.frame(spark, storage, two, wanted, number="block_number")
     assert sorted(row["block_number"] for row in found.collect()) == sorted(
         row[0] for row in rows() if 3 <= row[0] <= 15
     )

@@ -21,6 +21,9 @@ from unfork.cli.context import (
     yes_option,
 )
 from unfork.config import tree
+from unfork.hot import schema as raw_schema
+from unfork.jobs import lake_repair
+from unfork.jobs.lake_repair import Finding
 from unfork.lake import gc, status
 from unfork.lake.gc import Found
 from unfork.lake.status import DatasetStatus
@@ -96,6 +99,89 @@ def gc_command(
     _with_lake(config, known, clear)
     context.output.result(_garbage(known, found, is_removed=True), "removed")
     return 0
+
+
+@command.command("repair")
+@chain_option
+@database_option
+@yes_option
+@as_json
+@click.pass_obj
+def repair_command(context: Context, chain: str | None, db: str | None, yes: bool) -> int:
+    """Take pointers away from versions that are not of the chain; shows them first, then asks.
+
+    A fork that came after blocks were compacted leaves such versions. Their blocks are read from
+    the hot tables then, and compacted again by the workers. Exits with 1 while something is left
+    that does not fit.
+    """
+    config, known = _chosen(context, chain, db)
+    found = _unfit(config, known)
+    can_be_mended = [one for one in found if one.is_mendable]
+    mended = 0
+    if can_be_mended:
+        context.output.note("\n".join(_findings(found)))
+        if not yes and not context.output.confirm("Take their pointers away?"):
+            context.output.result(_repaired(known, found, mended), "nothing was changed")
+            return 1
+
+        async def mend(versions: Versions, storage: Storage) -> int:
+            return await lake_repair.mend(versions, found)
+
+        mended = _with_lake(config, known, mend)
+    left = [one for one in found if not one.is_mendable]
+    lines = [f"{mended:,} versions have no pointer any more"] if mended else []
+    context.output.result(
+        _repaired(known, found, mended), *lines, *(_findings(left) if left or not found else [])
+    )
+    return 1 if left else 0
+
+
+def _unfit(config: tree.Config, chain: tree.Chain) -> list[Finding]:
+    """The versions that do not fit the chain."""
+
+    async def done(where: wiring.Urls) -> list[Finding]:
+        async with (
+            wiring.database(config, where.raw) as raw,
+            wiring.database(config, where.app) as app,
+        ):
+            async with raw.session() as session:
+                await raw_schema.migrations(chain.name).require(session)
+            async with app.session() as session:
+                await schema.migrations(chain.name).require(session)
+            return await lake_repair.find(raw, chain.name, wiring.lake(config, app, chain)[0])
+
+    with tools.databases(config) as where:
+        return finish(done(where))
+
+
+def _repaired(chain: tree.Chain, found: Sequence[Finding], mended: int) -> dict[str, Any]:
+    return {
+        "chain": chain.name,
+        "ok": all(one.is_mendable for one in found) and (mended > 0 or not found),
+        "mended": mended,
+        "findings": [
+            {
+                "dataset": one.dataset,
+                "partition": one.key,
+                "span": one.span,
+                "why": one.why,
+                "mendable": one.is_mendable,
+            }
+            for one in found
+        ],
+    }
+
+
+def _findings(found: Sequence[Finding]) -> list[str]:
+    if not found:
+        return ["everything in the lake fits the chain"]
+    lines = []
+    for one in found[:SHOWN_MAX]:
+        gone = "" if one.is_mendable else "; no hot table holds its blocks: fetch them again"
+        lines.append(f"  {one.dataset} {one.key}: {one.why}{gone}")
+    if len(found) > SHOWN_MAX:
+        lines.append(f"  and {len(found) - SHOWN_MAX:,} more")
+    return lines
 
 
 def _chosen(context: Context, chain: str | None, db: str | None) -> tuple[tree.Config, tree.Chain]:

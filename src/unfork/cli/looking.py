@@ -88,7 +88,7 @@ def read_jobs(loaded: Loaded) -> Catalog:
 
 def one_job(jobs: Catalog, name: str) -> JobSpec:
     """The job that a person named."""
-    known = {spec.name: spec for spec in jobs.specs if not spec.is_source}
+    known = {spec.name: spec for spec in jobs.specs if not (spec.is_source or spec.is_compaction)}
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(known) or 'none'}"

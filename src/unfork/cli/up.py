@@ -91,7 +91,9 @@ def command(context: Context, blocks: int | None, with_jobs: bool) -> int:
         raise Misconfigured("--blocks counts devnet blocks, and no chain here is simulated")
     if not isinstance(context.output, JsonOutput):
         context.output.note(f"data in {config.data_dir}; starting Postgres and the followers")
-    has_jobs = with_jobs and any(spec.is_planned for spec in catalog.read(loaded).specs)
+    has_jobs = with_jobs and any(
+        spec.is_planned or spec.is_compaction for spec in catalog.read(loaded).specs
+    )
     with wiring.urls(config) as where:
         is_quiet = isinstance(context.output, JsonOutput)
         summary = run(

@@ -18,6 +18,9 @@ from unfork.jobs.read import Asking, Read
 #: Names under which a file may list raw ingestion itself, as the seeds do.
 SOURCES = ("block_follower", "raw_ingester")
 
+#: The job that puts what is final into the lake.
+COMPACTION = "parquet_compact"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builtin:
@@ -128,15 +131,16 @@ LATER = (
     "approvals",
     "enrich_transfers",
     "internal_transactions",
-    "parquet_compact",
 )
 
 
 def unknown(job: Job) -> str | None:
     """What is wrong with a job that only has a name, where that is not the name of a built-in."""
-    known = (*BUILTINS, *LATER, *(SOURCES if not job.input_datasets else ()))
+    known = (*BUILTINS, *LATER, COMPACTION, *(SOURCES if not job.input_datasets else ()))
     if job.transform is not None or job.sql is not None or job.name in known:
         return None
-    near = difflib.get_close_matches(job.name, sorted([*BUILTINS, *LATER]), n=1, cutoff=0.75)
+    near = difflib.get_close_matches(
+        job.name, sorted([*BUILTINS, *LATER, COMPACTION]), n=1, cutoff=0.75
+    )
     hint = f"did you mean the built-in job `{near[0]}`?" if near else "add one of them"
     return f"job `{job.name}` has neither transform nor sql; {hint}"

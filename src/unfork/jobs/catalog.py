@@ -27,9 +27,9 @@ from unfork.datasets.derivation import (
     Rule,
     Strategy,
 )
-from unfork.jobs import check, code, locality, sql
+from unfork.jobs import check, code, compaction, locality, sql
 from unfork.jobs import read as contract_reads
-from unfork.jobs.builtin import BUILTINS, LATER, SOURCES, Builtin, unknown
+from unfork.jobs.builtin import BUILTINS, COMPACTION, LATER, SOURCES, Builtin, unknown
 from unfork.jobs.check import Check
 from unfork.jobs.decode import listed as decoding
 from unfork.jobs.lineage import Cycle, Lineage
@@ -124,6 +124,7 @@ class _Listed:
         self.builtin: Builtin | None = named
         self.is_source = job.name in SOURCES and not job.input_datasets
         self.is_later = job.name in LATER and job.transform is None and job.sql is None
+        self.is_compaction = job.name == COMPACTION and job.transform is None and job.sql is None
         self.output = job.output_dataset or job.name
         self.mode = Mode(job.incremental.mode or (named.mode if named else Mode.CURSOR))
         given = job.update_strategy or (named.strategy if named else Strategy.REPLACE)
@@ -189,6 +190,7 @@ class _Listed:
             reads=self._reads(outputs),
             checks=tuple(one.meaning(lambda name: dataset(name, outputs)) for one in self.checks),
             is_source=self.is_source,
+            is_compaction=self.is_compaction,
             unavailable=NOT_YET if self.is_later else None,
             origins=origins,
         )
@@ -196,6 +198,9 @@ class _Listed:
     def problems(self, outputs: Mapping[str, _Listed]) -> Iterator[Problem]:
         """What is wrong with this entry, as far as it does not take the graph to see it."""
         if self.is_source:
+            return
+        if self.is_compaction:
+            yield from compaction.problems(self.job, self.where)
             return
         yield from self._inputs(outputs)
         yield from self._lookups(outputs)

@@ -43,7 +43,7 @@ class Lineage:
 
     def __init__(self, specs: Iterable[JobSpec]) -> None:
         """Raises Cycle where there is no such order."""
-        known = tuple(spec for spec in specs if not spec.is_source)
+        known = tuple(spec for spec in specs if not (spec.is_source or spec.is_compaction))
         self.writers: Mapping[str, JobSpec] = {spec.output: spec for spec in known}
         self.order: tuple[JobSpec, ...] = _ordered(known, self.writers)
         self.jobs: Mapping[str, JobSpec] = {spec.name: spec for spec in self.order}

@@ -29,6 +29,8 @@ class Standing(StrEnum):
 
     #: It is raw ingestion itself.
     SOURCE = "source"
+    #: It fills the lake.
+    LAKE = "lake"
     #: This release, or this chain's scope, does not have what it takes.
     UNAVAILABLE = "unavailable"
     PAUSED = "paused"
@@ -268,6 +270,8 @@ def _builds(spec: JobSpec, state: State) -> tuple[Generation | None, Generation 
 def _standing(spec: JobSpec, plan: Plan, *, is_active: bool) -> tuple[Standing, str]:
     if spec.is_source:
         return Standing.SOURCE, "raw ingestion; `unfork ingest` runs it"
+    if spec.is_compaction:
+        return Standing.LAKE, "fills the lake; `unfork lake` shows how far"
     idle = [one for one in plan.idle if one.job == spec.name]
     for cause, standing in CAUSES:
         told = _why(idle, cause)

@@ -80,6 +80,8 @@ class JobSpec:
     checks: tuple[Check, ...] = ()
     #: Whether it is raw ingestion itself, declared as a job: shown, never planned.
     is_source: bool = False
+    #: Whether it fills the lake: it writes no dataset, and is not planned but looks by itself.
+    is_compaction: bool = False
     #: Why this release cannot run it; None where it can.
     unavailable: str | None = None
     #: Where it was written, for messages: by key, the job itself by the empty text.
@@ -119,7 +121,7 @@ class JobSpec:
     @property
     def is_planned(self) -> bool:
         """Whether there are runs of it."""
-        return not self.is_source and self.unavailable is None
+        return not (self.is_source or self.is_compaction) and self.unavailable is None
 
     def where(self, key: str = "") -> str:
         """Where a key of it was written, or the job as a whole."""

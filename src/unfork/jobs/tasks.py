@@ -75,6 +75,11 @@ class Tasks:
         self._policy = policy or Policy()
         self._now = now
 
+    @property
+    def rests(self) -> bool:
+        """Always: a moment that has not come yet is nothing to wait for."""
+        return True
+
     async def work(self, stopping: asyncio.Event) -> None:
         """Runs what comes due until it is told to stop."""
         while not stopping.is_set():

@@ -4,7 +4,7 @@ Three loops run side by side, each a step that can be called by itself: follow (
 journal to the app side), dispatch (look, plan, take steps, claim what there is room for) and reap
 (take the leases of workers that are gone). What is claimed runs in threads of its own, for Spark
 blocks; runs at the head and runs over history have their own room, so that a long backfill never
-keeps the head waiting. What the clock asks for (tasks.py) is done beside it all. Any number of
+keeps the head waiting. Chores are done beside it all: tasks.py, compact.py. Any number of
 workers may do the same: the database decides who does what.
 
 Invariants:
@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -38,7 +38,6 @@ from unfork.jobs.run import Action, Plan, Run, Step
 from unfork.jobs.state import Kind, State, Status
 from unfork.jobs.steps import Steps
 from unfork.jobs.survey import Survey, Surveyed
-from unfork.jobs.tasks import Tasks
 from unfork.jobs.work import Limits
 
 log = telemetry.logger(__name__)
@@ -65,6 +64,19 @@ class Executing(Protocol):
 
     def interrupt(self, lease: Lease) -> None:
         """Ends what is computed for a lease; safe where nothing is."""
+        ...
+
+
+class Chore(Protocol):
+    """What a worker does beside its runs, at a pace of its own."""
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing is left to do now."""
+        ...
+
+    async def work(self, stopping: asyncio.Event) -> None:
+        """Works until it is told to stop."""
         ...
 
 
@@ -120,7 +132,7 @@ class Worker:
         executor: Executing,
         limits: Limits | None = None,
         pace: Pace | None = None,
-        chores: Tasks | None = None,
+        chores: Sequence[Chore] = (),
         listener: Callable[[Happened], None] = lambda happened: None,
     ) -> None:
         self.name = name
@@ -133,7 +145,7 @@ class Worker:
         self._executor = executor
         self._limits = limits or Limits()
         self._pace = pace or Pace()
-        self._chores = chores
+        self._chores = tuple(chores)
         self._listener = listener
         #: What the last plan was made from, and the plan; None before the first one.
         self.seen: tuple[State, Plan] | None = None
@@ -152,8 +164,7 @@ class Worker:
                 (self.reap, asyncio.Event(), self._leases.policy.renew_s),
             )
         ]
-        if self._chores is not None:
-            loops.append(asyncio.create_task(self._chores.work(stopping)))
+        loops += [asyncio.create_task(chore.work(stopping)) for chore in self._chores]
         told = asyncio.create_task(stopping.wait())
         try:
             everything: set[asyncio.Future[Any]] = {told, self._gone, *loops}
@@ -212,7 +223,8 @@ class Worker:
             return False
         state, made = self.seen
         is_busy = any(lease.status is Status.ACTIVE for lease in state.leases)
-        return state.head == head and not (is_busy or made.steps or made.runs)
+        is_at_rest = all(chore.rests for chore in self._chores)
+        return state.head == head and is_at_rest and not (is_busy or made.steps or made.runs)
 
     @property
     def is_running(self) -> bool:

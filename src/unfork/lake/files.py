@@ -7,7 +7,7 @@ asks for those it needs and Parquet's own statistics do the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -22,23 +22,30 @@ from unfork.lake.storage import Storage, Stored
 
 #: Rows in one file at most, about.
 ROWS_MAX = 2_000_000
-#: Tasks that hash files at once, at most.
-HASHING_MAX = 64
 
 
-def write(frame: DataFrame, url: str, *, key: Sequence[str], rows_max: int = ROWS_MAX) -> None:
+def write(
+    frame: DataFrame,
+    url: str,
+    *,
+    key: Sequence[str],
+    rows_max: int = ROWS_MAX,
+    options: Mapping[str, str] | None = None,
+) -> None:
     """Writes rows into a new folder; each partition of the DataFrame by itself, sorted by key.
 
-    Raises ToolMissing where Spark lacks what the URL needs.
+    `options` are further ones of Spark's Parquet writer. Raises ToolMissing where Spark lacks what
+    the URL needs.
     """
     with_order = frame.sortWithinPartitions(*key)
-    options = {
+    given = {
         "compression": "zstd",
         "maxRecordsPerFile": str(rows_max),
         "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        **(options or {}),
     }
     try:
-        with_order.write.mode("error").options(**options).parquet(url)
+        with_order.write.mode("error").options(**given).parquet(url)
     except Exception as error:
         raise_missing(error, url)
         raise
@@ -91,8 +98,7 @@ def hashed(spark: SparkSession, storage: Storage, paths: Iterable[str]) -> dict[
             )
 
     names = spark.createDataFrame([(path,) for path in wanted], "path string")
-    spread = names.repartition(min(len(wanted), HASHING_MAX))
-    rows = spread.mapInArrow(each, "path string, sha256 binary").collect()
+    rows = names.mapInArrow(each, "path string, sha256 binary").collect()
     return {row["path"]: bytes(row["sha256"]) for row in rows}
 
 

@@ -68,6 +68,8 @@ class Written:
     """What was written, as it was read back, and the blocks it was computed from."""
 
     files: tuple[File, ...]
+    #: The same rows, found by an id.
+    lookups: tuple[File, ...] = ()
     #: The first block's hash; what it names as its parent, None for the first block of all.
     first_hash: bytes
     parent_hash: bytes | None
@@ -82,8 +84,8 @@ class Written:
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
-        return sum(file.size for file in self.files)
+        """Bytes of all files, lookups too."""
+        return sum(file.size for file in (*self.files, *self.lookups))
 
     @property
     def content(self) -> int:
@@ -110,7 +112,19 @@ class Version:
     config_hash: str
     schema_hash: str
     files: tuple[File, ...]
+    #: The files that say in which block an id is.
+    lookups: tuple[File, ...]
     published_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """Up to where the lake holds a dataset without a gap."""
+
+    #: The last block; None where the first one is missing already.
+    last: BlockRef | None
+    #: Where partitions begin again after the gap, None where they do not.
+    next_first: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +232,7 @@ class Versions:
                 last_hash=written.last.hash,
                 parent_hash=written.parent_hash,
                 files=json.dumps([file.document() for file in written.files]),
+                lookups=json.dumps([file.document() for file in written.lookups]),
             )
             row = await session.row(self._queries["lake_hold"], version=claim.version)
         assert row is not None
@@ -253,6 +268,22 @@ class Versions:
                 with_files=with_files,
             )
         return [from_row(row) for row in rows]
+
+    async def ends(self, first: int) -> dict[str, End]:
+        """Where each dataset is complete up to, counted from a block; none where it has nothing."""
+        async with self._database.session() as session:
+            firsts = await session.rows(self._queries["lake_firsts"], first=first)
+            ends = await session.rows(self._queries["lake_ends"], first=first)
+        lowest = {row["dataset"]: row["first_number"] for row in firsts}
+        found = {}
+        for row in ends:
+            name = row["dataset"]
+            if lowest[name] > first:
+                found[name] = End(last=None, next_first=lowest[name])
+            else:
+                last = BlockRef(row["last_number"], row["last_hash"])
+                found[name] = End(last=last, next_first=row["next_first"])
+        return found
 
     async def states(self) -> list[Mapping[str, Any]]:
         """How many versions each dataset has in each state, with rows and bytes."""
@@ -324,6 +355,7 @@ def from_row(row: Mapping[str, Any]) -> Version:
         config_hash=row["config_hash"],
         schema_hash=row["schema_hash"],
         files=tuple(lake_file.from_document(found) for found in row["files"]),
+        lookups=tuple(lake_file.from_document(found) for found in row["lookups"]),
         published_at=row["published_at"],
     )
 

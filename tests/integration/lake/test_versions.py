@@ -24,7 +24,8 @@ from unfork.chain.span import Span
 from unfork.cli import output
 from unfork.cli.context import Context
 from unfork.cli.main import cli
-from unfork.lake import gc, publish, read
+from unfork.lake import gc, pieces, publish
+from unfork.lake import rows as lake_rows
 from unfork.lake.versions import Claim, Lost, Version, Written
 
 FIRST, SECOND = Span(0, 9), Span(10, 19)
@@ -40,8 +41,8 @@ async def lakes(place: Place) -> Lake:
 def rows(lake: Lake, versions: list[Version], span: Span) -> list[tuple[int, int]]:
     """The block and the stamp of every row of a span, as a Python process reads them."""
     found = []
-    for piece in read.pieces(versions, span):
-        for batch in read.batches(lake.storage, piece, ROWS, number="block_number"):
+    for piece in pieces.of(versions, span):
+        for batch in lake_rows.batches(lake.storage, piece, ROWS, number="block_number"):
             columns = batch.to_pydict()
             found += zip(columns["block_number"], columns["stamp"], strict=True)
     return found

@@ -14,7 +14,7 @@ from tests.unit.jobs.projects import problems, read, specs
 from unfork.config import tree
 from unfork.config.load import load
 from unfork.datasets.derivation import ByBlocks, ByDay, Mode, Rule, Strategy
-from unfork.jobs import builtin, catalog, spec
+from unfork.jobs import builtin, catalog, compaction, spec
 from unfork.jobs.spec import JobSpec, OnChange
 
 HERE = Path(__file__).parent
@@ -39,7 +39,7 @@ def test_the_job_file_of_the_seed_loads_unchanged(tmp_path: Path) -> None:
     ]
     assert by_name["block_follower"].is_source
     assert not by_name["block_follower"].is_planned
-    for name in ("alert_evaluate", "enrich_transfers", "parquet_compact"):
+    for name in ("alert_evaluate", "enrich_transfers"):
         assert by_name[name].unavailable == "not available in this release"
         assert not by_name[name].is_planned
     alerts = by_name["alert_evaluate"]
@@ -47,12 +47,17 @@ def test_the_job_file_of_the_seed_loads_unchanged(tmp_path: Path) -> None:
     assert alerts.unique_key == ("alert_definition_id", "block_hash", "tx_hash")
     assert (alerts.mode, alerts.strategy) == (Mode.CURSOR, Strategy.APPEND)
     assert by_name["enrich_transfers"].inputs == ("blocks", "logs")
-    assert by_name["parquet_compact"].config == {"finality_threshold": 100}
+    compacting = by_name["parquet_compact"]
+    assert compacting.is_compaction and not compacting.is_planned
+    assert compacting.unavailable is None
+    assert compaction.settings(compacting) == compaction.Settings(
+        datasets=("blocks",), finality_threshold=100
+    )
     daily = by_name["daily_summary"]
     assert daily.output == "daily_summaries"
     assert daily.inputs == ("blocks", "transactions"), "what the transform needs is added"
     assert daily.partitioning == ByDay()
-    assert "block_follower" not in found.lineage.jobs
+    assert found.lineage.jobs.keys().isdisjoint({"block_follower", "parquet_compact"})
 
 
 def test_without_a_file_the_built_in_jobs_are_declared(tmp_path: Path) -> None:

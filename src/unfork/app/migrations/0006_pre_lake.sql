@@ -34,6 +34,8 @@ CREATE TABLE {app}.lake_versions (
     parent_hash bytea,
     -- Each file: name, bytes, rows, content, SHA-256, first and last block.
     files jsonb,
+    -- Files of the same kind that say in which block an id is.
+    lookups jsonb NOT NULL DEFAULT '[]',
     created_at timestamptz NOT NULL DEFAULT now(),
     published_at timestamptz,
     -- The move that took the pointer away.

@@ -58,3 +58,7 @@ ORDER BY {key};
 -- name: rows_above
 -- How many rows of a table an unwind to a number would remove.
 SELECT count(*) AS row_count FROM {raw}.{table} WHERE {number} > %(target)s;
+
+-- name: chain_refs
+-- The blocks held at some numbers.
+SELECT number, hash FROM {raw}.blocks WHERE number = ANY (%(numbers)s) ORDER BY number;

@@ -9,6 +9,7 @@
 | `columns` | names with commas between; all when left out (Spark does not tell which it needs) |
 | `at` | `number:0xhash`: the block up to which the chain is read; else the position or watermark |
 | `tasks` | pieces that a large read is cut into |
+| `store` | `hot` for the tables of Postgres alone; else what the lake holds is read there |
 | `snapshot`, `floor`, `epoch` | one state for all reads of a run; `snapshot.hold` makes them |
 | `stream` | with `readStream`: the stream's name, by which its place is kept |
 | `start` | with `stream`: `snapshot`, `journal` or `latest` |
@@ -29,6 +30,9 @@ from unfork.chain.block import BlockRef
 #: Where a stream begins: at the blocks held now, at the first journal entry, or after the last one.
 STARTS = ("snapshot", "journal", "latest")
 
+#: Where rows can be asked for.
+STORES = ("hot",)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -47,6 +51,8 @@ class Request:
     #: The number of the floor in the snapshot, -1 where nothing is final.
     floor: int | None = None
     epoch: int | None = None
+    #: Where rows are read, empty for wherever they are.
+    store: str = ""
     stream: str | None = None
     start: str = STARTS[0]
     entries_max: int = 1000
@@ -126,6 +132,12 @@ def _stream(text: str) -> str:
     return text
 
 
+def _store(text: str) -> str:
+    if text not in STORES:
+        raise ValueError(f"{text!r} is none of {', '.join(STORES)}")
+    return text
+
+
 def _start(text: str) -> str:
     if text not in STARTS:
         raise ValueError(f"{text!r} is none of {', '.join(STARTS)}")
@@ -141,6 +153,7 @@ _READERS = {
     "snapshot": _snapshot,
     "floor": _whole,
     "epoch": _whole,
+    "store": _store,
     "stream": _stream,
     "start": _start,
     "entries_max": _positive,

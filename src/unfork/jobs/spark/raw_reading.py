@@ -191,7 +191,7 @@ def _looked_up(request: Request, place: Place, dataset: Dataset) -> Moment:
         last = at.number if request.last is None else request.last
         span = Span(first, last) if first <= last else None
         if span is not None:
-            _require_scope(connection, place, dataset, span, row["first_number"])
+            require_scope(connection, place, dataset, span, row["first_number"])
     floor = -1 if row["floor_number"] is None else row["floor_number"]
     return Moment(span=span, at=at, floor=floor, epoch=row["epoch"])
 
@@ -232,7 +232,7 @@ def replaced(at: BlockRef, hash: bytes | None, place: Place) -> errors.BlockRepl
     )
 
 
-def _require_scope(
+def require_scope(
     connection: Connection, place: Place, dataset: Dataset, span: Span, first: int
 ) -> None:
     """Raises ConfigInvalid where the rows asked for were never fetched: none is not empty."""

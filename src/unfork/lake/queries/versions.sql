@@ -80,14 +80,16 @@ SET state = 'current',
     first_hash = %(first_hash)s,
     last_hash = %(last_hash)s,
     parent_hash = %(parent_hash)s,
-    files = %(files)s
+    files = %(files)s,
+    lookups = %(lookups)s
 WHERE version = %(version)s;
 
 -- name: lake_current
 -- The current versions of some datasets that hold blocks of a span; of all where none is named.
 SELECT dataset, partition_key, version, location, first_number, last_number, row_count, bytes,
        content_hash, first_hash, last_hash, parent_hash, config_hash, schema_hash, published_at,
-       CASE WHEN %(with_files)s THEN files ELSE '[]' END AS files
+       CASE WHEN %(with_files)s THEN files ELSE '[]' END AS files,
+       CASE WHEN %(with_files)s THEN lookups ELSE '[]' END AS lookups
 FROM {app}.lake_versions
 WHERE state = 'current'
   AND (%(datasets)s::text[] IS NULL OR dataset = ANY (%(datasets)s))
@@ -134,3 +136,29 @@ RETURNING id;
 -- name: lake_unpin
 -- Takes a pin away, and those that nobody came back for.
 DELETE FROM {app}.lake_pins WHERE id = %(id)s OR expires_at < clock_timestamp();
+
+-- name: lake_ends
+-- Of each dataset the first version that no other one follows, and where the next one begins.
+SELECT DISTINCT ON (version.dataset)
+       version.dataset, version.last_number, version.last_hash,
+       (SELECT min(above.first_number) FROM {app}.lake_versions AS above
+        WHERE above.dataset = version.dataset
+          AND above.state = 'current'
+          AND above.first_number > version.last_number) AS next_first
+FROM {app}.lake_versions AS version
+WHERE version.state = 'current'
+  AND version.first_number >= %(first)s
+  AND NOT EXISTS (
+      SELECT FROM {app}.lake_versions AS following
+      WHERE following.dataset = version.dataset
+        AND following.state = 'current'
+        AND following.first_number = version.last_number + 1
+  )
+ORDER BY version.dataset, version.last_number;
+
+-- name: lake_firsts
+-- Of each dataset the lowest block from a number on that a current version holds.
+SELECT dataset, min(first_number) AS first_number
+FROM {app}.lake_versions
+WHERE state = 'current' AND first_number >= %(first)s
+GROUP BY dataset;
