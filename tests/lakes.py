@@ -6,6 +6,7 @@ stamps in one partition has seen half of something.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,8 +15,11 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from tests.places import Place
+from tests.sparks import Near
 from unfork.chain.block import BlockRef
 from unfork.chain.span import Span
+from unfork.datasets import evm
+from unfork.jobs.spark import reading
 from unfork.lake import layout
 from unfork.lake.file import File
 from unfork.lake.storage import Storage
@@ -139,3 +143,85 @@ def lake(place: Place) -> Lake:
     """The lake of a place."""
     storage = Storage.at(str(place.folder / "lake"))
     return Lake(place, storage, Versions(place.name, place.app, place.app_database()))
+
+
+@dataclass
+class RawLake:
+    """The lake of a chain with real raw datasets, filled with Arrow: what compaction does on Spark.
+
+    Rows come from the hot tables by the same reading, so only who writes the file is another.
+    """
+
+    near: Near
+    versions: Versions
+    storage: Storage
+
+    @property
+    def place(self) -> Place:
+        return self.near.place
+
+    async def compact(self, dataset: str, span: Span, *, dies: bool = False) -> Version | None:
+        """Publishes a partition from the hot tables; with `dies` only its file is written."""
+        target_of = target(span, dataset=dataset)
+        claim = await self.versions.claim(
+            target_of, worker="test", lease_s=0.001 if dies else LEASE_S
+        )
+        assert claim is not None
+        hot = self.near.read(dataset, first=span.first, last=span.last, store="hot")
+        # Values in the payload store are fetched in a loop of their own.
+        rows = (await asyncio.to_thread(reading.table, hot)).sort_by(
+            [(name, "ascending") for name in hot.dataset.key]
+        )
+        files = self._write(claim, rows, hot.dataset.number_column)
+        if dies:
+            return None
+        refs = {ref.number: ref.hash for ref in await self.near.place.reader().refs(span)}
+        below = Span(span.first - 1, span.first - 1) if span.first else None
+        parent = await self.near.place.reader().refs(below) if below is not None else []
+        published = await self.versions.publish(
+            claim,
+            Written(
+                files=files,
+                first_hash=refs[span.first],
+                parent_hash=parent[0].hash if parent else None,
+                last=BlockRef(span.last, refs[span.last]),
+                epoch=hot.moment.epoch,
+            ),
+        )
+        assert not isinstance(published, Lost), published.why
+        return published
+
+    async def forget_hot(self, dataset: str, span: Span) -> None:
+        """Takes rows out of a hot table, so that only the lake has them."""
+        number = evm.BY_NAME[dataset].number_column
+        await self.place.rows(
+            f"DELETE FROM {{raw}}.{dataset} WHERE {number} BETWEEN {span.first} AND {span.last}"
+        )
+
+    def _write(self, claim: Claim, rows: pa.Table, number: str) -> tuple[File, ...]:
+        if not rows.num_rows:
+            return ()
+        system, folder = self.storage.opened(claim.location)
+        system.create_dir(folder, recursive=True)
+        # Small groups, so that readers choose among them.
+        parquet.write_table(rows, f"{folder}/part.parquet", row_group_size=7, filesystem=system)
+        path = f"{claim.location}/part.parquet"
+        numbers = rows[number].to_pylist()
+        return (
+            File(
+                name="part.parquet",
+                size=next(self.storage.files(claim.location)).bytes,
+                rows=rows.num_rows,
+                content=0,
+                sha256=self.storage.sha256(path),
+                first=min(numbers),
+                last=max(numbers),
+            ),
+        )
+
+
+def raw_lake(near: Near) -> RawLake:
+    """The lake of a chain's raw datasets, where a configuration has it by default."""
+    place = near.place
+    storage = Storage.at(str(place.folder / "lake"))
+    return RawLake(near, Versions(place.name, place.app, place.app_database()), storage)

@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 import yaml
+from pyspark.sql import functions as F
 
 from tests.batches import batch
 from tests.engines import engine
-from tests.spark.test_source import filled
-from tests.sparks import Chain
+from tests.lakes import raw_lake
+from tests.spark.test_source import difference, filled
+from tests.sparks import Chain, Near
 from unfork import wiring, wiring_jobs
 from unfork.app.refs import Refs
 from unfork.chain.span import Span
@@ -28,14 +30,14 @@ from unfork.hot.advance import Upstream
 from unfork.jobs import lake_repair
 from unfork.jobs.compact import Compacted, Compaction
 from unfork.jobs.compaction import Settings
+from unfork.jobs.spark import joined, schema
 from unfork.jobs.spark import place as places
-from unfork.jobs.spark import schema
 from unfork.jobs.worker import Happened
 from unfork.lake import files, gc, lookup, pieces
 from unfork.lake import rows as lake_rows
 from unfork.lake.file import total
 from unfork.lake.versions import Version, Versions
-from unfork.testing import compare, oracle
+from unfork.testing import compare, derived, oracle
 
 
 class Compactor:
@@ -153,6 +155,43 @@ async def test_every_raw_dataset_comes_into_the_lake_up_to_the_floor_and_the_thr
     ]
     assert lookup.find(compactor.storage, blocks, b"\0" * 32) == []
     assert await compactor.errors() == []
+    # Both stores are one table, to Spark's own reader and through the data source.
+    await chain.place.rows("DELETE FROM {raw}.logs WHERE block_number < 40")
+    named = {"chain": chain.place.name, "config": str(chain.file)}
+    logs = joined.read(chain.spark, "logs", **named)
+    assert difference(tree, "logs", logs) == ""
+    assert [field.metadata["kind"] for field in logs.schema] == [
+        column.kind.value for column in evm.LOGS.columns
+    ]
+    some = joined.read(chain.spark, "logs", first=35, last=44, columns="data,log_index", **named)
+    assert some.columns == ["data", "log_index"]
+    expected_logs = oracle.canonical_rows(tree, 35, 44)["logs"]
+    assert sorted(bytes(row["data"]) for row in some.collect()) == sorted(
+        row["data"] for row in expected_logs
+    )
+    address = expected_logs[0]["address"]
+    by_source = chain.read("logs").where(F.col("address") == F.lit(address)).count()
+    every = oracle.canonical_rows(tree, 0, 59)["logs"]
+    assert by_source == sum(row["address"] == address for row in every)
+
+
+async def test_a_job_computes_history_from_the_lake(chain: Chain) -> None:
+    config = {
+        "jobs": [{"name": "token_transfers"}],
+        "planning": {"live_blocks_max": 4, "range_size": 100},
+    }
+    async with engine(chain, Knobs(density=4, hostile=True, finality_lag=10), config=config) as one:
+        await one.grow(40)
+        await one.worker.follow()
+        near = Near(chain.place, chain.file)
+        lake = raw_lake(near)
+        await lake.compact("logs", Span(0, 19))
+        await lake.forget_hot("logs", Span(0, 19))
+        await one.settle()
+        held = await one.rows("token_transfers", "block_number, log_index")
+    assert held == derived.token_transfers(one.blocks)
+    assert any(row["block_number"] < 20 for row in held)
+    assert {done.kind.value for done in one.happened} >= {"backfill"}
 
 
 async def test_a_dataset_without_rows_gets_empty_versions_and_a_missing_one_gets_none(

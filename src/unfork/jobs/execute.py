@@ -45,7 +45,7 @@ from unfork.jobs.inputs import LOCAL_BLOCKS_MAX, Inputs
 from unfork.jobs.inputs import Moment as _Moment
 from unfork.jobs.lease import Lease
 from unfork.jobs.run import Run
-from unfork.jobs.spark import failures, local, raw_reading, reading, schema, sink, snapshot
+from unfork.jobs.spark import failures, joined, local, raw_reading, reading, schema, sink, snapshot
 from unfork.jobs.spark.options import Request
 from unfork.jobs.spark.place import Place
 from unfork.jobs.spark.snapshot import Snapshots
@@ -355,6 +355,8 @@ class Executor:
             given["columns"] = ",".join(spec.columns[name])
         if self._config is not None:
             given["config"] = self._config
+        if not self._declarations.is_derived(name):
+            return joined.frame(self._spark, self._place, given)
         return self._spark.read.format("unfork").options(**given).load()
 
 

@@ -5,7 +5,8 @@ It is how a Python process reads; Spark reads the same files with its own reader
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,14 +19,20 @@ from unfork.lake.storage import Storage
 
 
 def batches(
-    storage: Storage, piece: Piece, schema: pa.Schema, *, number: str
+    storage: Storage,
+    piece: Piece,
+    schema: pa.Schema,
+    *,
+    number: str,
+    among: Mapping[str, Sequence[Any]] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one file as Arrow, a row group at a time; only those of the wanted blocks.
 
-    Raises FilesRemoved where the file is gone.
+    Of each column that is named in `among` only rows with one of the values are taken. Raises
+    FilesRemoved where the file is gone.
     """
     system, path = storage.opened(piece.path)
-    names = list(dict.fromkeys([*schema.names, number]))
+    names = list(dict.fromkeys([*schema.names, number, *(among or {})]))
     try:
         with parquet.ParquetFile(path, filesystem=system) as opened:
             groups = _groups(opened, number, piece.span)
@@ -35,6 +42,10 @@ def batches(
                     pc.greater_equal(numbers, piece.span.first),
                     pc.less_equal(numbers, piece.span.last),
                 )
+                for name, values in (among or {}).items():
+                    column = batch.column(batch.schema.get_field_index(name))
+                    known = pa.array(values, column.type)
+                    is_wanted = pc.and_(is_wanted, pc.is_in(column, value_set=known))
                 kept = batch.filter(is_wanted)
                 if kept.num_rows:
                     yield _cast(kept, schema)

@@ -310,6 +310,8 @@ class Versions:
         """The versions that no pointer names and no reader needs."""
         async with self._database.session() as session:
             await session.run(self._queries["lake_reap"])
+            # Readers on Spark leave their pins to their end.
+            await session.run(self._queries["lake_unpin"], id=None)
             rows = await session.rows(self._queries["lake_garbage"], keep_s=float(keep_s))
         return [
             Garbage(

@@ -1,5 +1,8 @@
 """Owns a reading of raw data: blocks up to one ref, cut into tasks that see one chain.
 
+What the lake holds of it, at or below the floor, is read from its files (cold.py), the rest from
+the hot tables; where one ends the other begins, so no row is read twice and none is missed.
+
 A block's rows never change while its hash stays, so a state of the database that holds the ref R
 holds exactly the blocks of R's chain up to R. Every task checks R in the very state it reads:
 whatever happens between two tasks, either all of them read one chain or the reading fails.
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import Filter
@@ -28,8 +31,10 @@ from unfork.database.queries import Sql
 from unfork.datasets.dataset import Column, Dataset
 from unfork.datasets.scope import Scope
 from unfork.hot import schema as raw_schema
+from unfork.jobs.spark import cold as colds
 from unfork.jobs.spark import place as places
 from unfork.jobs.spark import push
+from unfork.jobs.spark.cold import Cold, FileTask
 from unfork.jobs.spark.connection import Connection
 from unfork.jobs.spark.options import Request
 from unfork.jobs.spark.place import Place
@@ -65,18 +70,45 @@ class Reading:
     #: Tasks to cut it into, at most, on either side of the floor.
     pieces: int
     moment: Moment
+    #: What of it is read from the lake.
+    cold: Cold = colds.NOTHING
 
     def push(self, filters: Iterable[Filter]) -> Pushed:
-        """What the database is asked to filter by."""
-        dataset = self.dataset
+        """What the database is asked to filter by; Spark filters too what comes from files."""
+        dataset, filters = self.dataset, tuple(filters)
         offloaded = {payload.column for payload in dataset.payloads}
         held = [column for column in dataset.columns if column.name not in offloaded]
-        return push.push(filters, held, number=dataset.number_column)
+        pushed = push.push(filters, held, number=dataset.number_column)
+        return replace(pushed, left=filters) if self.cold.spans else pushed
 
-    def cut(self, pushed: Pushed) -> list[Task]:
-        """The tasks of the reading, those at or below the floor first."""
+    def cut(self, pushed: Pushed) -> list[Task | FileTask]:
+        """The tasks of the reading: files of the lake first, then those at or below the floor."""
+        wanted = both(self.moment.span, pushed.span)
+        if wanted is None:
+            return []
+        among = colds.among(pushed.left)
+        tasks: list[Task | FileTask] = [
+            FileTask(
+                config=self.request.config,
+                chain=self.chain,
+                columns=self.columns,
+                number=self.dataset.number_column,
+                piece=piece,
+                among=among,
+            )
+            for piece in self.cold.pieces(wanted)
+        ]
+        for span in self.hot(wanted):
+            tasks += self._hot_tasks(span, pushed)
+        return tasks
+
+    def hot(self, wanted: Span) -> tuple[Span, ...]:
+        """The blocks of a span that are read from the hot tables."""
+        return spans.subtract([wanted], self.cold.spans)
+
+    def _hot_tasks(self, span: Span, pushed: Pushed) -> list[Task]:
         moment, tasks = self.moment, []
-        for side, is_final in sides(both(moment.span, pushed.span), moment.floor):
+        for side, is_final in sides(span, moment.floor):
             tasks += [
                 Task(
                     config=self.request.config,
@@ -142,6 +174,7 @@ def resolve(request: Request, place: Place, dataset: Dataset) -> Reading:
         raise errors.ConfigInvalid(
             f"option last: block {span.last} lies above {moment.at}, up to which is read"
         )
+    final = both(span, Span(0, moment.floor)) if moment.floor >= 0 else None
     return Reading(
         request=request,
         chain=place.chain.name,
@@ -149,6 +182,7 @@ def resolve(request: Request, place: Place, dataset: Dataset) -> Reading:
         columns=chosen(dataset, request.columns),
         pieces=request.tasks or place.config.spark.read_tasks,
         moment=moment,
+        cold=colds.NOTHING if request.store == "hot" else colds.find(place, dataset, final),
     )
 
 
