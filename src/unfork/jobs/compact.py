@@ -24,8 +24,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.window import Window
 
 from unfork import errors, telemetry
 from unfork.app import indexing_errors
@@ -44,7 +42,7 @@ from unfork.jobs.builtin import COMPACTION
 from unfork.jobs.compaction import Settings
 from unfork.jobs.spark import failures, options, raw_reading
 from unfork.jobs.spark.place import Place
-from unfork.lake import files, layout, lookup, publish
+from unfork.lake import files, layout, links, lookup, publish
 from unfork.lake.file import File
 from unfork.lake.storage import Storage
 from unfork.lake.versions import Claim, Lost, Target, Version, Versions, Written
@@ -228,7 +226,7 @@ class Compaction:
                 self._require_rows(dataset, span, look, found)
                 lookups = lookup.write(self._spark, self._storage, claim.location, dataset, found)
                 if dataset.name == "blocks":
-                    self._require_chain(claim, look, frame)
+                    self._require_chain(claim, found)
                 if self._look(dataset, span) != look:
                     raise errors.BlockReplaced(
                         f"{self._place.chain.name} has changed below its floor while {span} of "
@@ -308,20 +306,14 @@ class Compaction:
                 job=COMPACTION,
             )
 
-    def _require_chain(self, claim: Claim, look: _Look, frame: DataFrame) -> None:
+    def _require_chain(self, claim: Claim, found: tuple[File, ...]) -> None:
         """Raises LakeUnlinked unless each block in the files names the one below as its parent."""
-        written = self._spark.read.schema(frame.schema).parquet(self._storage.url(claim.location))
-        below = F.lag("hash").over(Window.orderBy("number"))
-        broken = (
-            written.select("number", "parent_hash", below.alias("below"))
-            .where("below IS NOT NULL AND below <> parent_hash")
-            .agg(F.min("number").alias("number"))
-            .collect()
-        )
-        if broken[0]["number"] is not None:
+        urls = [self._storage.url(f"{claim.location}/{file.name}") for file in found]
+        broken = links.first_broken(self._spark, urls)
+        if broken is not None:
             raise errors.LakeUnlinked(
-                f"block {broken[0]['number']} does not name the block below it as its parent; "
-                "`unfork verify` tells more; nothing was published",
+                f"block {broken} does not name the block below it as its parent; `unfork verify` "
+                "tells more; nothing was published",
                 span=str(claim.target.span),
             )
 
