@@ -13,11 +13,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+from eth_abi.abi import encode
+from pyspark.sql import SparkSession
 
 from tests import decoding
 from tests.decoding import argument, event
 from tests.engines import Engine, engine
+from tests.spark.test_transforms import frame, transfer
 from tests.sparks import Chain
 from unfork.app import invalidations
 from unfork.app import schema as app_schema
@@ -26,6 +30,8 @@ from unfork.devnet import contracts, pools
 from unfork.devnet.contracts import Standard
 from unfork.devnet.knobs import Knobs
 from unfork.devnet.orders import Style
+from unfork.jobs.decode import abi
+from unfork.jobs.transforms import decode
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 #: What a test has of its own.
@@ -243,6 +249,39 @@ async def test_the_example_decodes_a_chain_and_a_job_reads_what_was_decoded(chai
         large = [row["amount0"] for row in swapped.rows if row["amount0"] >= 2**200]
         held = await made.rows("large_swaps", "block_number, log_index")
         assert [row["amount0"] for row in held] == large != []
+
+
+@pytest.mark.everywhere
+def test_every_type_of_value_and_malformed_data_pass_through_any_spark(
+    spark: SparkSession,
+) -> None:
+    types = [decoding.readable(one) for one in DESCRIBED["inputs"] if not one.get("indexed")]
+    good = encode(types, [b"nul\0", [b"\1" * 32], [(2**256 - 1, b"\xff")], b"\x00\xff"])
+    topics = (decoding.topic(DESCRIBED), bytes(12) + b"\xaa" * 20, b"\x09" * 32)
+    dirty = (topics[0], b"\1" + topics[1][1:], topics[2])
+    logs = [
+        transfer(index, topics=held, data=data)
+        for index, (held, data) in enumerate(
+            [(topics, good), (topics, good[:-1]), (dirty, good), (topics[:2], good), (topics, b"")]
+        )
+    ]
+    swap = [-(2**255), 2**255 - 1, 2**160 - 1, -(2**23), True]
+    words = [one["type"] for one in SWAPPED["inputs"][1:]]
+    known = (decoding.topic(SWAPPED), topics[1])
+    logs.append(transfer(9, topics=known, data=encode(words, swap)))
+    held = frame(spark, "logs", logs)
+    rows = decode.events(held, config={"event": abi.event(DESCRIBED).document}).toArrow()
+    assert rows.column("log_index").to_pylist() == [0, 1, 2, 4]
+    told = rows.column("indexing_error").to_pylist()
+    assert told[0] is None and all(told[1:])
+    first = rows.to_pylist()[0]
+    assert (first["title"], first["payload"]) == ("nul\\x00", b"\x00\xff")
+    assert json.loads(first["notes"]) == [{"id": str(2**256 - 1), "text": "\\xff"}]
+    (row,) = (
+        decode.events(held, config={"event": abi.event(SWAPPED).document}).toArrow().to_pylist()
+    )
+    numbers = [int.from_bytes(row[name], "big", signed=True) for name in ("amount0", "amount1")]
+    assert [*numbers, int.from_bytes(row["price"], "big"), row["tick"], row["exact"]] == swap
 
 
 def created(made: Engine) -> dict[bytes | None, Standard]:

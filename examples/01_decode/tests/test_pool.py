@@ -10,8 +10,8 @@ ABI = Path(__file__).parents[1] / "abis/pool.json"
 def test_an_event_is_a_row_with_a_column_an_argument(spark_job):
     blocks = chain(
         """
-        1: Swapped(sender=alice, amount0=2^254, amount1=-1, price=7, tick=-3, exact=1) by POOL
-        2: Swapped(sender=bob, amount0=5, amount1=6, price=7, tick=8, exact=0) by OTHER
+        1: Swapped(sender=alice, amount0=2^254, amount1=-1, price=7, tick=-3, exact=true) by POOL
+        2: Swapped(sender=bob, amount0=5, amount1=6, price=7, tick=8, exact=false) by OTHER
         """,
         abi=ABI,
     )
