@@ -35,7 +35,7 @@ def quick() -> tuple[dict[str, Any], str]:
     return json.loads(done.stdout), done.stderr
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 @pytest.mark.xdist_group("benchmarks")
 @pytest.mark.parametrize("name", benchmarks.BENCHMARKS)
 def test_a_quick_run_reports_numbers_and_limits(
