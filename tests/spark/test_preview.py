@@ -18,7 +18,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from tests.engines import Engine, engine
-from tests.spark.test_reads import asked
+from tests.spark.test_reads import asking
 from tests.sparks import Chain
 from unfork import errors, wiring, wiring_jobs
 from unfork.chain.span import Span
@@ -255,7 +255,7 @@ async def test_decoded_events_are_previewed_without_those_that_are_refused_and_l
 async def test_contracts_are_asked_by_a_preview_and_their_answers_kept_nowhere(
     chain: Chain,
 ) -> None:
-    async with asked(chain) as (made, _):
+    async with asking(chain) as (made, _):
         await made.grow(12)
         before = await everything(chain)
         found = await preview(made, "holdings", last=13)
