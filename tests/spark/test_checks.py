@@ -117,6 +117,7 @@ ONE_OF_EACH = """
         ),
         ({"relation": {"columns": ["to_address"], "dataset": "shops", "to": ["shop"]}}, "bob"),
         ({"sql": "SELECT * FROM moves WHERE amount IS NULL"}, None),
+        ({"sql": "SELECT array(to_address) AS held, NULL AS none FROM moves LIMIT 1"}, "held"),
     ],
 )
 def test_each_kind_of_check_finds_what_it_asks_for(
@@ -133,8 +134,10 @@ def test_each_kind_of_check_finds_what_it_asks_for(
     else:
         with pytest.raises(Failed) as caught:
             job("moves", blocks)
-        wanted = f"{{to_address: {blocks.address('bob')}}}" if told == "bob" else told
-        assert wanted in str(caught.value)
+        bob = blocks.address("bob")
+        wanted = {"bob": f"{{to_address: {bob}}}", "held": f"{{held: [{bob}], none: NULL}}"}
+        told = wanted.get(told, told)
+        assert told in str(caught.value)
         assert caught.value.rows == []
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Protocol
@@ -104,30 +104,29 @@ def judge(
 
     The DataFrame is read several times within one query: it holds rows, or keeps them.
     """
-    kinds = {column.name: column.kind for column in dataset.columns}
-    parts, known = [], []
+    parts, known = [], [{column.name: column.kind for column in dataset.columns}] * len(spec.checks)
+    never = {
+        place: check.condition.columns
+        for place, check in enumerate(spec.checks)
+        if isinstance(check.condition, NotNull)
+    }
+    if never:
+        parts.append(_missing(frame, never))
     for place, check in enumerate(spec.checks):
         part = _failing(spark, dataset, check, frame, world)
         if part is not None:
-            known.append({**kinds, **_kinds(part.schema)})
-            parts.append(
-                part.select(
-                    F.lit(place).alias(_PLACE),
-                    F.to_json(
-                        F.struct(*map(_shown, part.schema.fields)), {"ignoreNullFields": "false"}
-                    ).alias(_ROW),
-                )
-            )
-        else:
-            known.append(kinds)
+            known[place] = {**known[place], **_kinds(part.schema)}
+            told = part.select(F.lit(place).alias(_PLACE), _told(part.schema).alias(_ROW))
+            parts.append(told.orderBy(_ROW).limit(ROWS_MAX + 1))
     if not parts:
         return ()
-    answered: dict[int, list[dict[str, Any]]] = {}
+    answered: dict[int, list[str]] = {}
     for row in functools.reduce(DataFrame.unionAll, parts).toArrow().to_pylist():
-        answered.setdefault(row[_PLACE], []).append(json.loads(row[_ROW]))
+        answered.setdefault(row[_PLACE], []).append(row[_ROW])
     found = []
     for place, check in enumerate(spec.checks):
-        finding = _finding(check, answered.get(place, []), known[place], world)
+        rows = [json.loads(row) for row in sorted(answered.get(place, []))]
+        finding = _finding(check, rows, known[place], world)
         if finding is not None:
             found.append(finding)
     return tuple(found)
@@ -204,29 +203,44 @@ def _absent(columns: Any, known: Mapping[str, Kind], dataset: str) -> str:
     return ""
 
 
+def _missing(frame: DataFrame, columns: Mapping[int, Sequence[str]]) -> DataFrame:
+    """A few rows that lack a value, for each of the checks that want one, in one pass."""
+    conditions = {
+        place: " OR ".join(f"`{name}` IS NULL" for name in names)
+        for place, names in columns.items()
+    }
+    places = ", ".join(f"IF({text}, {place}, NULL)" for place, text in conditions.items())
+    lacking = frame.where(" OR ".join(conditions.values()))
+    told = lacking.select(
+        F.expr(f"explode(array_compact(array({places})))").alias(_PLACE),
+        _told(frame.schema).alias(_ROW),
+    )
+    rank = f"row_number() OVER (PARTITION BY {_PLACE} ORDER BY {_ROW})"
+    ranked = told.select(_PLACE, _ROW, F.expr(rank).alias("place"))
+    return ranked.where(f"place <= {ROWS_MAX + 1}").select(_PLACE, _ROW)
+
+
 def _failing(
     spark: SparkSession, dataset: DerivedDataset, check: Check, frame: DataFrame, world: World
 ) -> DataFrame | None:
-    """The rows that fail a check, a few of them; None where nothing has to be asked."""
+    """The rows that fail a check; None where it is not asked by itself."""
     match check.condition:
         case Unique(columns):
             alike = frame.groupBy(*columns).agg(F.count(F.lit(1)).alias(_ALIKE))
-            return alike.where(F.col(_ALIKE) > 1).limit(ROWS_MAX + 1)
-        case NotNull(columns):
-            is_missing = functools.reduce(Column.__or__, (F.col(name).isNull() for name in columns))
-            return frame.where(is_missing).limit(ROWS_MAX + 1)
+            return alike.where(F.col(_ALIKE) > 1)
+        case NotNull():
+            return None
         case Relation(columns, _, to):
             wanted = frame.select(*columns).dropna().distinct()
             there = world.related(check.condition, wanted)
             renamed = there.select(*(F.col(b).alias(a) for a, b in zip(columns, to, strict=True)))
-            missing = wanted.join(renamed, on=list(columns), how="left_anti")
-            return missing.limit(ROWS_MAX + 1)
+            return wanted.join(renamed, on=list(columns), how="left_anti")
         case Freshness(column=column):
             if world.moment is None:
                 return None
             return frame.agg(F.max(column or dataset.number_column).alias(_NEWEST))
         case Query(text):
-            return _queried(spark, dataset, text, frame).limit(ROWS_MAX + 1)
+            return _queried(spark, dataset, text, frame)
 
 
 def _queried(
@@ -282,21 +296,19 @@ def _moment(text: str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def _shown(field: StructField) -> Column:
-    """A column as text that can be told: bytes as hex, everything else as Spark writes it."""
-    column = F.col(f"`{field.name}`")
+def _told(columns: StructType) -> Column:
+    """A row as a text that can be told: bytes as hex, everything else as Spark writes it."""
+    shown = ", ".join(f"{_shown(field)} AS `{field.name}`" for field in columns.fields)
+    return F.expr(f"to_json(struct({shown}), map('ignoreNullFields', 'false'))")
+
+
+def _shown(field: StructField) -> str:
+    column = f"`{field.name}`"
     if isinstance(field.dataType, BinaryType):
-        shown = _hex(column)
-    elif isinstance(field.dataType, ArrayType):
-        is_bytes = isinstance(field.dataType.elementType, BinaryType)
-        shown = (F.transform(column, _hex) if is_bytes else column).cast("string")
-    else:
-        shown = column.cast("string")
-    return shown.alias(field.name)
-
-
-def _hex(column: Column) -> Column:
-    return F.concat(F.lit("0x"), F.lower(F.hex(column)))
+        return f"concat('0x', lower(hex({column})))"
+    if isinstance(field.dataType, ArrayType) and isinstance(field.dataType.elementType, BinaryType):
+        column = f"transform({column}, each -> concat('0x', lower(hex(each))))"
+    return f"CAST({column} AS string)"
 
 
 def _kinds(found: StructType) -> dict[str, Kind]:
