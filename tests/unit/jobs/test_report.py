@@ -14,6 +14,7 @@ import pytest
 
 from tests.planning_world import JOBS, LIMITS, World
 from unfork.chain.span import Span
+from unfork.cli import jobs as commands
 from unfork.cli import output
 from unfork.jobs import backfill, report
 from unfork.jobs.backfill import Anew, InPlace
@@ -191,3 +192,33 @@ def test_nothing_is_left_of_what_nobody_asked_for() -> None:
         proposal = backfill.propose(spec, world.state(), [])
         assert backfill.applied(spec, world.state(), proposal) == world.state()
     assert backfill.left(world.lineage.order[0], World().state()) == 0
+
+
+def test_a_failing_check_is_told_with_its_rows_and_a_warning_stays_until_it_is_mended() -> None:
+    world = settled()
+    failed = "[E520] `transfers` is not published: check `small` failed for blocks 3..3"
+    lease = {
+        "id": 1,
+        "generation_id": next(
+            one.id for one in world.state().generations if one.dataset == "transfers"
+        ),
+        "job": "transfers",
+        "kind": "live",
+        "first": 3,
+        "last": 3,
+        "status": Status.FAILED,
+        "attempt": 2,
+        "leased_by": "somebody",
+        "lease_expires_at": None,
+        "not_before": None,
+        "error": failed,
+    }
+    message = "check `old` failed for blocks 9..9"
+    warned = {"job": "transfers", "block_number": 9, "message": message}
+    found = told(world, Extras(leases=[lease], findings=[warned]))
+    transfers = found["transfers"]
+    assert transfers.findings == (message,)
+    lines = commands.details(tuple(found.values()))
+    assert f"transfers 3..3 failed 2 times: {failed}" in lines
+    assert f"transfers warns: {message}" in lines
+    assert [one.job for one in found.values() if one.findings] == ["transfers"]
