@@ -81,7 +81,8 @@ async def test_a_span_some_columns_and_filters_give_what_spark_itself_would_filt
     await filled(chain.place, tree, finality_depth_min=10)
     logs = [row for row in oracle.canonical_rows(tree, 5, 25)["logs"] if row["topic1"] is not None]
     one = logs[len(logs) // 2]
-    frame = chain.read("logs", first=5, last=25, columns="log_index,block_number,address,topic1")
+    given = {"first": 5, "last": 25, "columns": "log_index,block_number,address,topic1"}
+    frame = chain.read("logs", push="true", **given)
     assert frame.columns == ["log_index", "block_number", "address", "topic1"]
     conditions = [
         F.col("block_number") == one["block_number"],
@@ -97,6 +98,28 @@ async def test_a_span_some_columns_and_filters_give_what_spark_itself_would_filt
         found = sorted(map(repr, rows(frame.where(condition))))
         assert found == sorted(map(repr, rows(local.where(condition)))), condition
     assert len(rows(frame.where(conditions[3]))) > 0
+    only = options.only({"address": (one["address"],), "topic1": (one["topic1"], b"nothing")})
+    assert rows(chain.read("logs", only=only, **given)) == rows(
+        local.where(conditions[3] & conditions[4])
+    )
+
+
+@pytest.mark.everywhere
+async def test_filters_of_one_use_of_a_dataframe_are_not_those_of_another(chain: Chain) -> None:
+    tree = Tree(Knobs(density=8, hostile=True))
+    tree.extend(12)
+    await filled(chain.place, tree)
+    logs = chain.read("logs")
+    low, high = logs.where("block_number <= 4"), logs.where("block_number > 9")
+    numbers = [row["block_number"] for row in oracle.canonical_rows(tree, 0, 12)["logs"]]
+
+    def held(frame: DataFrame) -> list[int]:
+        return sorted(row["block_number"] for row in frame.select("block_number").collect())
+
+    assert held(low.unionAll(high)) == sorted(n for n in numbers if n <= 4 or n > 9)
+    assert held(low.unionAll(logs)) == sorted([n for n in numbers if n <= 4] + numbers)
+    assert held(high) == sorted(n for n in numbers if n > 9)
+    assert held(logs) == sorted(numbers)
 
 
 async def test_a_reading_at_a_block_stays_the_same_while_the_chain_grows(chain: Chain) -> None:
@@ -272,6 +295,8 @@ async def test_a_plan_shows_names_and_never_where_the_database_is(
         ({"dataset": "logs", "columns": "address,topik"}, "logs has no topik"),
         ({"dataset": "logs", "columns": "address,address"}, "named twice"),
         ({"dataset": "logs", "at": "17"}, "write number:0xhash"),
+        ({"dataset": "logs", "only": "address"}, "it is JSON"),
+        ({"dataset": "logs", "push": "yes"}, "neither true nor false"),
         ({"dataset": "logs", "first": "-1"}, "is not a block number"),
         ({"dataset": "logs", "snapshot": "00-1"}, "goes with at, floor and epoch"),
         ({"dataset": "logs", "url": "postgresql://user:secret@host/db"}, "option url is unknown"),

@@ -45,7 +45,17 @@ from unfork.jobs.inputs import LOCAL_BLOCKS_MAX, Inputs
 from unfork.jobs.inputs import Moment as _Moment
 from unfork.jobs.lease import Lease
 from unfork.jobs.run import Run
-from unfork.jobs.spark import failures, joined, local, raw_reading, reading, schema, sink, snapshot
+from unfork.jobs.spark import (
+    failures,
+    joined,
+    local,
+    options,
+    raw_reading,
+    reading,
+    schema,
+    sink,
+    snapshot,
+)
 from unfork.jobs.spark.options import Request
 from unfork.jobs.spark.place import Place
 from unfork.jobs.spark.snapshot import Snapshots
@@ -353,6 +363,8 @@ class Executor:
             given["first"] = str(moment.anchor.span.first)
         if name in spec.columns:
             given["columns"] = ",".join(spec.columns[name])
+        if name in spec.only:
+            given["only"] = options.only(spec.only[name])
         if self._config is not None:
             given["config"] = self._config
         if not self._declarations.is_derived(name):

@@ -9,6 +9,8 @@
 | `columns` | names with commas between; all when left out (Spark does not tell which it needs) |
 | `at` | `number:0xhash`: the block up to which the chain is read; else the position or watermark |
 | `tasks` | pieces that a large read is cut into |
+| `only` | JSON: of some columns, the values (hex) of which a row must hold one to be read |
+| `push` | `true` where the DataFrame is used once: then the database answers its filters |
 | `store` | `hot` for the tables of Postgres alone; else what the lake holds is read there |
 | `snapshot`, `floor`, `epoch` | one state for all reads of a run; `snapshot.hold` makes them |
 | `stream` | with `readStream`: the stream's name, by which its place is kept |
@@ -19,9 +21,10 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from unfork import errors
@@ -47,6 +50,10 @@ class Request:
     columns: tuple[str, ...] = ()
     at: BlockRef | None = None
     tasks: int | None = None
+    #: By column, the values of which a row must hold one; rows without may be read all the same.
+    only: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
+    #: Whether filters of Spark are answered by the database.
+    push: bool = False
     snapshot: str | None = None
     #: The number of the floor in the snapshot, -1 where nothing is final.
     floor: int | None = None
@@ -60,7 +67,7 @@ class Request:
 
 def parse(options: Mapping[str, str]) -> Request:
     """The request that the options make, or ConfigInvalid with everything that is wrong."""
-    known = {field.name: field for field in fields(Request)}
+    known = {one.name: one for one in fields(Request)}
     problems: list[str] = []
     given: dict[str, Any] = {}
     for name, text in options.items():
@@ -93,6 +100,27 @@ def ref(text: str) -> BlockRef:
 def text(block: BlockRef) -> str:
     """A block as `ref` reads it."""
     return f"{block.number}:0x{block.hash.hex()}"
+
+
+def only(values: Mapping[str, Sequence[bytes]]) -> str:
+    """The option `only`, as it is read."""
+    return json.dumps({name: [value.hex() for value in each] for name, each in values.items()})
+
+
+def _only(text: str) -> dict[str, tuple[bytes, ...]]:
+    try:
+        return {
+            name: tuple(bytes.fromhex(value.removeprefix("0x")) for value in values)
+            for name, values in json.loads(text).items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError('it is JSON: {"column": ["0xhex", ...]}') from None
+
+
+def _flag(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text == "true"
 
 
 def _whole(text: str) -> int:
@@ -150,6 +178,8 @@ _READERS = {
     "columns": _names,
     "at": ref,
     "tasks": _positive,
+    "only": _only,
+    "push": _flag,
     "snapshot": _snapshot,
     "floor": _whole,
     "epoch": _whole,

@@ -15,12 +15,14 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamReader,
     Filter,
+    In,
     InputPartition,
 )
 from pyspark.sql.types import StructType
 
 from unfork import errors
 from unfork.jobs.spark import options, reading, schema, settling, stream
+from unfork.jobs.spark.options import Request
 from unfork.jobs.spark.reading import Reading
 
 
@@ -49,7 +51,8 @@ class UnforkSource(DataSource):
         """A reader of the rows as they are."""
         if self._reading is None:
             raise errors.ConfigInvalid("option stream: a stream is read with readStream")
-        return Reader(self._reading)
+        request = options.parse(self.options)
+        return (Pushing if request.push else Reader)(self._reading, request)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A reader of what changes."""
@@ -62,16 +65,16 @@ class UnforkSource(DataSource):
 
 
 class Reader(DataSourceReader):
-    """One reading: filters first, then tasks, then rows."""
+    """One reading: tasks, then rows.
 
-    def __init__(self, reading: Reading) -> None:
+    It takes no filters from Spark, which keeps those of one use of a DataFrame for all of its uses
+    (4.3): in `d.where(a).union(d)`, or in two actions, one would get the rows of the other.
+    """
+
+    def __init__(self, reading: Reading, request: Request) -> None:
         self._reading = reading
-        self._pushed = reading.push(())
-
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
-        """Keeps the filters that the database answers and gives the others back."""
-        self._pushed = self._reading.push(filters)
-        yield from self._pushed.left
+        self._only = [In((name,), values) for name, values in request.only.items()]
+        self._pushed = reading.push(self._only)
 
     def partitions(self) -> Sequence[InputPartition]:
         """One task a span; none where no block can pass."""
@@ -83,3 +86,12 @@ class Reader(DataSourceReader):
         settling.settle()
         # Without any task Spark asks for a nameless one.
         return iter(()) if partition.value is None else partition.value.read()
+
+
+class Pushing(Reader):
+    """The same for a DataFrame that is used once: the database answers its filters."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+        """Keeps the filters that the database answers and gives the others back."""
+        self._pushed = self._reading.push([*self._only, *filters])
+        yield from (each for each in self._pushed.left if each not in self._only)
