@@ -33,6 +33,7 @@ BENCHMARKS = (
     "refork",
     "recompute",
     "live",
+    "builtins",
     "spark_read",
     "transfers",
     "decode_logs",

@@ -1,7 +1,7 @@
 """Measures live runs: ten new blocks, from their commit to the claim, and from there to the rows.
 
 A devnet's blocks are put into the raw store ten at a time; a real worker, with its own loops at its
-own pace, follows, plans and runs the three built-in jobs on a Spark that is warm: transfers first,
+own pace, follows, plans and runs three built-in jobs on a Spark that is warm: transfers first,
 days beside them, then balances out of the transfers. A day of this chain has ten blocks.
 
 - from the commit of the blocks to the claim of the runs that read them: every second time the
@@ -165,7 +165,9 @@ def memory_mb() -> float:
 async def measured(rounds: int, warm: int, density: int, folder: Path, dsn: str) -> Report:
     """Runs the worker round by round."""
     file = folder / "unfork.yaml"
-    file.write_text(json.dumps({"database": {"raw_url": dsn}, "chains": [{"name": "live"}]}))
+    jobs = [{"name": name} for name in JOBS]
+    document = {"database": {"raw_url": dsn}, "chains": [{"name": "live"}], "jobs": jobs}
+    file.write_text(json.dumps(document))
     loaded = load.load(file, env={})
     chain, where = loaded.config.chains[0], wiring.Urls(raw=dsn, app=dsn)
     await wiring.migrate(loaded.config, where, chain)

@@ -37,7 +37,7 @@ from unfork.config.load import Loaded
 from unfork.datasets import evm
 from unfork.datasets.batch import Batch
 from unfork.hot.store import HotStore
-from unfork.jobs.transforms.evm import TRANSFER
+from unfork.jobs.transforms.topics import TRANSFER
 from unfork.jobs.worker import Happened, Worker
 from unfork.wiring_jobs import Computing
 

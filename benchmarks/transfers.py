@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from benchmarks import harness, sparks
 from benchmarks.harness import Measure, Report
-from unfork.jobs.transforms import evm, word
+from unfork.jobs.transforms import evm, topics, word
 
 #: Ours must reach this share of the speed of a scan and filter.
 SCAN_SHARE_MIN = 0.8
@@ -87,7 +87,7 @@ def run(chosen: argparse.Namespace) -> Report:
 
 def filtered(logs: DataFrame) -> DataFrame:
     """What every transfer needs of its log, and nothing made of it."""
-    is_transfer = F.col("topic0") == F.lit(evm.TRANSFER)
+    is_transfer = F.col("topic0") == F.lit(topics.TRANSFER)
     has_two = F.col("topic1").isNotNull() & F.col("topic2").isNotNull() & F.col("topic3").isNull()
     has_one_word = F.length("data") == F.lit(word.BYTES)
     return logs.where(is_transfer & has_two & has_one_word).select(*COLUMNS)
@@ -116,7 +116,7 @@ def table(
     index = np.arange(first, first + rows)
     block = index // BLOCK_LOGS
     is_transfer = random.random(rows) < 0.8
-    transfer = np.frombuffer(evm.TRANSFER, np.uint8)
+    transfer = np.frombuffer(topics.TRANSFER, np.uint8)
     amount = np.zeros((rows, 32), np.uint8)
     amount[:, 24:] = random.integers(0, 256, (rows, 8), dtype=np.uint8)
     return pa.table(
