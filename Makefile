@@ -50,7 +50,7 @@ everywhere: setup ## Every test of Spark again over Spark Connect and on a clust
 deaths: setup ## Workers on Spark that die at random steps while the chain forks (DEATHS=20 FIRST=1001)
 	DEATHS=$(DEATHS) FIRST=$(FIRST) $(BIN)/python -m pytest tests/spark/test_deaths.py
 
-docs: setup ## Write the pages that are made from code: configuration.md and cli.md
+docs: setup ## Write the pages that are made from code: configuration.md, cli.md and datasets.md
 	$(BIN)/python -m unfork.cli.reference docs
 
 bench: setup ## Every benchmark, each a ratio against a limit (NAMES="decode commit" for some)

@@ -17,6 +17,7 @@ from tests.batches import batch, ref
 from tests.sparks import Chain
 from unfork import wiring, wiring_jobs
 from unfork.config import load
+from unfork.datasets.scope import Scope
 from unfork.devnet.block import Block
 from unfork.devnet.knobs import Knobs
 from unfork.devnet.orders import Style
@@ -40,6 +41,8 @@ class Engine:
     tree: Tree
     store: HotStore
     computing: Computing
+    #: Whether its blocks are stored with their traces.
+    has_traces: bool = True
     workers: list[Worker] = field(default_factory=list)
     happened: list[Happened] = field(default_factory=list)
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -75,7 +78,8 @@ class Engine:
     async def commit(self, blocks: Sequence[Block]) -> None:
         if blocks:
             head, finalized = self.tree.head, self.tree.finalized
-            await self.store.commit(batch(*blocks, head=head, finalized=finalized))
+            given = {} if self.has_traces else {"scope": Scope()}
+            await self.store.commit(batch(*blocks, head=head, finalized=finalized, **given))
 
     async def settle(self) -> None:
         """Lets all workers do what there is to do, to the end."""
@@ -94,7 +98,7 @@ class Engine:
         for worker in self.workers:
             await worker.stop()
         self.workers.clear()
-        loaded, self.computing = _computing(self.chain, config)
+        loaded, self.computing = _computing(self.chain, config, traces=self.has_traces)
         await self.hire(loaded, "worker-again")
 
     async def hire(self, loaded: load.Loaded, name: str) -> None:
@@ -117,16 +121,16 @@ class Engine:
         return [{name: _plain(value) for name, value in row.items()} for row in found]
 
     async def check(self) -> None:
-        """The three built-in datasets are what the whole chain says, to the last row."""
-        blocks = self.blocks
-        held = await self.rows("token_transfers", "block_number, log_index")
-        assert held == derived.token_transfers(blocks)
-        balances = {
-            (row["token_address"], row["address"]): row["balance"]
-            for row in await self.rows("token_balances", "token_address, address")
-        }
-        assert balances == derived.token_balances(blocks)
-        assert await self.rows("daily_summary", "day") == derived.daily_summary(blocks)
+        """The built-in datasets that are computed are what the chain says, to the last row."""
+        views = await self.chain.place.app_rows(
+            f"SELECT viewname AS name FROM pg_views WHERE schemaname = '{self.chain.place.app}'"
+        )
+        computed = {row["name"] for row in views}
+        everything = derived.everything(self.blocks, traces=self.has_traces)
+        for name, expected in everything.items():
+            if name in computed:
+                difference = derived.difference(expected, await self.rows(name, "1"))
+                assert not difference, f"{name}: {difference}"
 
     async def leases(self) -> list[Lease]:
         """Every lease there is."""
@@ -155,15 +159,16 @@ async def engine(
     workers: int = 1,
     config: Mapping[str, Any] | None = None,
     finality_depth_min: int = 10,
+    traces: bool = True,
 ) -> AsyncIterator[Engine]:
     """An engine over an empty chain."""
     place = chain.place
-    loaded, computing = _computing(chain, config)
+    loaded, computing = _computing(chain, config, traces=traces)
     tree = tree or Tree(knobs or Knobs(density=4, hostile=True, finality_lag=20, block_time_s=7200))
-    store = place.store(chain=place.chain(finality_depth_min=finality_depth_min, traces=True))
+    store = place.store(chain=place.chain(finality_depth_min=finality_depth_min, traces=traces))
     await store.open()
     await store.claim(chain_id=1337, start=0)
-    made = Engine(chain=chain, tree=tree, store=store, computing=computing)
+    made = Engine(chain=chain, tree=tree, store=store, computing=computing, has_traces=traces)
     async with made.stack:
         for number in range(workers):
             await made.hire(loaded, f"worker-{number}")
@@ -173,10 +178,13 @@ async def engine(
             await worker.stop()
 
 
-def _computing(chain: Chain, config: Mapping[str, Any] | None) -> tuple[load.Loaded, Computing]:
+def _computing(
+    chain: Chain, config: Mapping[str, Any] | None, *, traces: bool
+) -> tuple[load.Loaded, Computing]:
     """The configuration of a chain with these settings, and its jobs."""
-    document = yaml.safe_load(chain.file.read_text())
-    chain.file.write_text(yaml.safe_dump({**document, **(config or {})}))
+    document = {**yaml.safe_load(chain.file.read_text()), **(config or {})}
+    document["chains"] = [{**one, "traces": traces} for one in document["chains"]]
+    chain.file.write_text(yaml.safe_dump(document))
     loaded = load.load(chain.file)
     return loaded, wiring_jobs.prepared(loaded, catalog.read(loaded), chain.spark)
 

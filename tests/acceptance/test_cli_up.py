@@ -22,6 +22,7 @@ from tests.places import Server
 from unfork.config import tree
 from unfork.devnet.knobs import Knobs
 from unfork.devnet.tree import Tree
+from unfork.jobs.builtin import BUILTINS
 
 pytestmark = pytest.mark.postgres
 
@@ -161,8 +162,7 @@ def test_up_computes_the_jobs_of_the_chain_it_follows_and_a_worker_goes_on(folde
     assert status["orphaned"]["forks"] > 0
     position = status["position"]["number"]
     marks = {job["job"]: job["watermark"]["number"] for job in status["jobs"]}
-    names = ("token_transfers", "token_balances", "tokens", "daily_summary")
-    assert marks == dict.fromkeys(names, position)
+    assert marks == dict.fromkeys(BUILTINS, position)
     # The chain leaves blocks that jobs were computed of, while nobody computes any.
     (chain,) = answer(folder, "up", "--blocks", "10", "--no-jobs")["chains"]
     assert sum(chain["forks"].values()) > 0

@@ -19,7 +19,7 @@ from unfork.app.derived import DerivedDataset
 from unfork.config import load
 from unfork.datasets import evm
 from unfork.datasets.dataset import Column, Kind
-from unfork.jobs import catalog
+from unfork.jobs import builtin, catalog, meaning
 from unfork.jobs.declaration import Declarations
 
 MODULE = """
@@ -86,12 +86,22 @@ def test_a_function_that_asks_for_its_settings_is_told_them(
 
 
 def test_the_built_in_jobs_declare_what_they_are(spark: SparkSession, tmp_path: Path) -> None:
-    names = ("token_transfers", "token_balances", "daily_summary")
-    found = asked(spark, tmp_path, *({"name": name} for name in names))
+    found = asked(spark, tmp_path, *({"name": name} for name in builtin.BUILTINS))
     assert found["token_transfers"].kind("amount") is Kind.U256
     assert found["token_balances"].kind("balance") is Kind.SIGNED
-    assert found["token_balances"].key == ("token_address", "address")
+    assert found["token_balances"].key == ("token_address", "address", "standard", "token_id")
     assert found["daily_summary"].kind("day") is Kind.DATE
+    assert found["enrich_transfers"].name == "enriched_transfers"
+    for job, dataset in found.items():
+        place = {"block_number", "block_hash", "block_timestamp"}
+        assert place <= set(dataset.names), f"{job} places its rows on the chain"
+        declared = builtin.BUILTINS[job]
+        assert (dataset.indexes, dataset.table_blocks) == (declared.indexes, declared.table_blocks)
+        meant = {name: kind for name, (kind, _) in meaning.MEANINGS[job].columns.items()}
+        assert {column.name: column.kind for column in dataset.columns} == meant
+        assert dataset.names == tuple(meant), "docs/datasets.md has them in their order"
+        nullable = {column.name for column in dataset.columns if column.nullable}
+        assert not nullable & set(dataset.key), f"{job} has a primary key"
 
 
 @pytest.mark.parametrize(

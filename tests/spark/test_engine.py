@@ -111,17 +111,20 @@ async def reading(made: Engine) -> None:
             blocks = [] if mark is None else path(made, mark)
             held = [row for row in rows if row["block_number"] is not None]
             if name == "token_transfers":
-                got = [(row["block_hash"], row["log_index"], int(row["amount"])) for row in held]
+                names = ("block_hash", "log_index", "batch_ordinal", "amount")
+                got = [tuple(row[name] for name in names) for row in held]
                 expected = [
-                    (row["block_hash"], row["log_index"], row["amount"])
-                    for row in derived.token_transfers(blocks)
+                    tuple(row[name] for name in names) for row in derived.token_transfers(blocks)
                 ]
                 assert sorted(got) == sorted(expected)
             else:
                 balances = {
-                    (row["token_address"], row["address"]): int(row["balance"]) for row in held
+                    tuple(row[name] for name in derived.BALANCE_KEY): row["balance"] for row in held
                 }
-                assert balances == derived.token_balances(blocks)
+                assert balances == {
+                    tuple(row[name] for name in derived.BALANCE_KEY): row["balance"]
+                    for row in derived.token_balances(blocks)
+                }
         await asyncio.sleep(0.01)
 
 

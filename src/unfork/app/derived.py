@@ -22,6 +22,9 @@ from unfork.datasets.derivation import ByBlocks, ByDay, Mode, Partitioning, Rule
 #: The one partition of a dataset in mode full.
 WHOLE = "all"
 
+#: How an indexed column says that the index begins with the highest.
+DESCENDING = " DESC"
+
 #: Blocks of one version of a dataset in mode cursor.
 VERSION_BLOCKS = 50_000
 
@@ -56,7 +59,7 @@ class DerivedDataset:
     #: The inputs of which rows of all earlier blocks are read, so that a change of them reaches
     #: every later block.
     lookups: tuple[str, ...] = ()
-    #: Further indexes of the table.
+    #: Further indexes of the table; a column may say ` DESC`.
     indexes: tuple[tuple[str, ...], ...] = ()
     #: Block numbers per physical partition of the table; None for a table in one piece.
     table_blocks: int | None = None
@@ -169,7 +172,8 @@ def _problem(dataset: DerivedDataset) -> str | None:
     for name in names:
         if names.count(name) > 1:
             return f"column `{name}` is there twice"
-    wanted = [*dataset.key, *dataset.rules, *(name for index in dataset.indexes for name in index)]
+    indexed = (name.removesuffix(DESCENDING) for index in dataset.indexes for name in index)
+    wanted = [*dataset.key, *dataset.rules, *indexed]
     if dataset.mode is Mode.CURSOR:
         wanted.append(dataset.number_column)
         if dataset.strategy is not Strategy.MERGE:

@@ -7,7 +7,7 @@ column of its partitions.
 
 from __future__ import annotations
 
-from unfork.app.derived import DerivedDataset
+from unfork.app.derived import DESCENDING, DerivedDataset
 from unfork.database.queries import Queries, Query, joined
 from unfork.datasets.derivation import ByDay, Mode, Strategy
 
@@ -78,4 +78,11 @@ def _indexes(dataset: DerivedDataset) -> list[tuple[str, ...]]:
 
 
 def _index(queries: Queries, table: str, columns: tuple[str, ...]) -> Query:
-    return queries.made("table_index", table=table, columns=columns)
+    listed = (
+        queries.fragment(
+            "table_descending" if name.endswith(DESCENDING) else "table_ascending",
+            column=name.removesuffix(DESCENDING),
+        )
+        for name in columns
+    )
+    return queries.made("table_index", table=table, columns=joined(listed))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from unfork.cli import dataset_page
 from unfork.cli.main import COMMANDS, cli
 from unfork.config import render
 
@@ -27,7 +28,11 @@ This page is written by `make docs` from the commands themselves.
 
 def pages() -> dict[str, str]:
     """The pages by file name."""
-    return {"cli.md": commands(), "configuration.md": render.reference()}
+    return {
+        "cli.md": commands(),
+        "configuration.md": render.reference(),
+        "datasets.md": dataset_page.page(),
+    }
 
 
 def commands() -> str:

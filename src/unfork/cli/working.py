@@ -107,15 +107,21 @@ class WorkTally:
         return table
 
     def line(self) -> str:
-        """Every job in one line."""
+        """Every job in one line: those that are at the head counted, the others by name."""
         if self.worker is None or self.note:
             return f"{self.chain}: jobs: {self.note}"
-        told = []
+        at_head, told = [], []
         for job, done in _tallies(self):
             behind, failures = _behind(self, job), done.failures
+            if behind == 0 and not failures:
+                at_head.append(_mark(self, job))
+                continue
             late = f" ({behind:,} behind)" if behind else ""
             failed = f" {failures} failures" if failures else ""
             told.append(f"{job} {_number(_mark(self, job))}{late}{failed}")
+        if at_head:
+            what = "" if told else "all "
+            told.insert(0, f"{what}{len(at_head)} at {_number(at_head[0])}")
         return f"{self.chain}: jobs: {', '.join(told)}"
 
     def document(self) -> list[dict[str, Any]]:

@@ -107,6 +107,9 @@ class Job(Branch):
     update_strategy: Literal["replace", "append", "merge"] | None = None
     """replace: delete the scope, write it. append: insert what is new by unique_key. merge: fold
     changes into one row a key."""
+    indexes: tuple[tuple[str, ...], ...] = ()
+    """Further indexes of its table, each a list of columns; `block_number DESC` for the newest
+    first."""
     merge: dict[str, Rule] = Field(default={})
     """How merge folds each column: set (when left out), add, min, max, set-if-null."""
     transform: str | None = Field(default=None, pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
@@ -127,6 +130,17 @@ class Job(Branch):
     @classmethod
     def _are_columns(cls, columns: tuple[str, ...]) -> tuple[str, ...]:
         return _columns(columns)
+
+    @field_validator("indexes")
+    @classmethod
+    def _are_indexes(cls, indexes: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+        for index in indexes:
+            if not index:
+                raise ValueError("an index needs a column")
+            _columns(tuple(column.removesuffix(" DESC") for column in index))
+        if len(set(indexes)) != len(indexes):
+            raise ValueError("names an index twice")
+        return indexes
 
     @field_validator("merge")
     @classmethod
@@ -188,7 +202,18 @@ class Work(Branch):
 def default_jobs() -> tuple[Job, ...]:
     """The built-in jobs, which there are where nobody declares any."""
     return tuple(
-        Job(name=name) for name in ("token_transfers", "token_balances", "tokens", "daily_summary")
+        Job(name=name)
+        for name in (
+            "token_transfers",
+            "approvals",
+            "internal_transactions",
+            "enrich_transfers",
+            "address_transactions",
+            "address_stats",
+            "token_balances",
+            "tokens",
+            "daily_summary",
+        )
     )
 
 

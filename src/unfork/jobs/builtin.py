@@ -14,6 +14,7 @@ from unfork.config.jobs import Job
 from unfork.datasets.dataset import Column, Kind
 from unfork.datasets.derivation import ByDay, Mode, Partitioning, Rule, Strategy
 from unfork.jobs.read import Asking, Read
+from unfork.jobs.transforms import names, topics
 
 #: Names under which a file may list raw ingestion itself, as the seeds do.
 SOURCES = ("block_follower", "raw_ingester")
@@ -39,6 +40,16 @@ class Builtin:
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: What it asks contracts.
     reads: tuple[Read, ...] = ()
+    #: The dataset it writes; the job's own name when left out.
+    output: str | None = None
+    #: Inputs that a chain may lack: they are read as if nothing had happened in them.
+    optional: tuple[str, ...] = ()
+    #: What a row of an input must hold to matter, by input and column: one of these values.
+    only: Mapping[str, Mapping[str, tuple[bytes, ...]]] = field(default_factory=dict)
+    #: Further indexes of the table.
+    indexes: tuple[tuple[str, ...], ...] = ()
+    #: Block numbers per physical partition of the table; None for a table in one piece.
+    table_blocks: int | None = None
 
 
 def _token_reads() -> tuple[Read, ...]:
@@ -63,20 +74,106 @@ def _token_reads() -> tuple[Read, ...]:
     )
 
 
+def _by_log(*more: str) -> tuple[str, ...]:
+    return ("block_number", "log_index", *more)
+
+
+#: A million blocks: what people look into stays small enough to be indexed, moved and dropped.
+_GROWING = 1_000_000
+
 BUILTINS: Mapping[str, Builtin] = {
     "token_transfers": Builtin(
-        transform="unfork.jobs.transforms.evm:token_transfers",
+        transform="unfork.jobs.transforms.transfers:token_transfers",
         inputs=("logs",),
         mode=Mode.CURSOR,
         strategy=Strategy.REPLACE,
+        columns={"logs": names.LOGS},
+        only={"logs": {"topic0": topics.TRANSFERS}},
+        unique_key=_by_log("batch_ordinal"),
+        indexes=(
+            ("from_address", "block_number"),
+            ("to_address", "block_number"),
+            ("token_address", "block_number"),
+        ),
+        table_blocks=_GROWING,
+    ),
+    "approvals": Builtin(
+        transform="unfork.jobs.transforms.approvals:approvals",
+        inputs=("logs",),
+        mode=Mode.CURSOR,
+        strategy=Strategy.REPLACE,
+        columns={"logs": names.LOGS},
+        only={"logs": {"topic0": topics.APPROVALS}},
+        unique_key=_by_log(),
+        indexes=(
+            ("owner_address", "block_number"),
+            ("spender_address", "block_number"),
+            ("token_address", "block_number"),
+        ),
+        table_blocks=_GROWING,
+    ),
+    "internal_transactions": Builtin(
+        transform="unfork.jobs.transforms.internal:internal_transactions",
+        inputs=("traces",),
+        mode=Mode.CURSOR,
+        strategy=Strategy.REPLACE,
+        unique_key=("block_number", "trace_index"),
+        columns={"traces": names.TRACES},
+        indexes=(("from_address", "block_number"), ("to_address", "block_number")),
+        table_blocks=_GROWING,
+    ),
+    "enrich_transfers": Builtin(
+        transform="unfork.jobs.transforms.enriched:enrich_transfers",
+        inputs=("logs", "transactions", "blocks"),
+        output="enriched_transfers",
+        mode=Mode.CURSOR,
+        strategy=Strategy.REPLACE,
+        unique_key=_by_log("batch_ordinal"),
+        columns=names.ENRICHED,
+        only={"logs": {"topic0": topics.TRANSFERS}},
+        indexes=(
+            ("from_address", "block_number"),
+            ("to_address", "block_number"),
+            ("token_address", "block_number"),
+        ),
+        table_blocks=_GROWING,
+    ),
+    "address_transactions": Builtin(
+        transform="unfork.jobs.transforms.participation:address_transactions",
+        inputs=("transactions", "token_transfers", "traces"),
+        optional=("traces",),
+        mode=Mode.CURSOR,
+        strategy=Strategy.REPLACE,
+        unique_key=("address", "block_number", "transaction_index"),
+        columns=names.PARTICIPATION,
+        indexes=(("address", "block_number DESC"),),
+        table_blocks=_GROWING,
+    ),
+    "address_stats": Builtin(
+        transform="unfork.jobs.transforms.stats:address_stats",
+        inputs=("transactions", "token_transfers", "traces"),
+        optional=("traces",),
+        mode=Mode.CURSOR,
+        strategy=Strategy.MERGE,
+        unique_key=("address",),
+        rules={
+            "first_block_number": Rule.MIN,
+            "first_block_timestamp": Rule.MIN,
+            **dict.fromkeys(
+                (*names.COUNTS, "value_sent", "value_received", "gas_used", "gas_spent"), Rule.ADD
+            ),
+        },
+        columns=names.STATS,
     ),
     "token_balances": Builtin(
-        transform="unfork.jobs.transforms.evm:token_balances",
+        transform="unfork.jobs.transforms.balances:token_balances",
         inputs=("token_transfers",),
         mode=Mode.CURSOR,
         strategy=Strategy.MERGE,
-        unique_key=("token_address", "address"),
+        unique_key=("token_address", "address", "standard", "token_id"),
         rules={"balance": Rule.ADD},
+        columns=names.BALANCES,
+        indexes=(("address", "token_address"),),
     ),
     "tokens": Builtin(
         transform="unfork.jobs.transforms.tokens:tokens",
@@ -105,33 +202,18 @@ BUILTINS: Mapping[str, Builtin] = {
         reads=_token_reads(),
     ),
     "daily_summary": Builtin(
-        transform="unfork.jobs.transforms.evm:daily_summary",
+        transform="unfork.jobs.transforms.days:daily_summary",
         inputs=("blocks", "transactions"),
         mode=Mode.PARTITION,
         strategy=Strategy.REPLACE,
         partitioning=ByDay(),
-        columns={
-            "blocks": ("number", "hash", "timestamp", "gas_used"),
-            "transactions": (
-                "block_number",
-                "block_timestamp",
-                "from_address",
-                "status",
-                "value",
-            ),
-        },
+        unique_key=("day",),
+        columns=names.DAYS,
     ),
 }
 
 #: Built-in jobs that a file may name already and that come with a later release.
-LATER = (
-    "address_stats",
-    "address_transactions",
-    "alert_evaluate",
-    "approvals",
-    "enrich_transfers",
-    "internal_transactions",
-)
+LATER = ("alert_evaluate",)
 
 
 def unknown(job: Job) -> str | None:

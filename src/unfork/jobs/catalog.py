@@ -125,7 +125,7 @@ class _Listed:
         self.is_source = job.name in SOURCES and not job.input_datasets
         self.is_later = job.name in LATER and job.transform is None and job.sql is None
         self.is_compaction = job.name == COMPACTION and job.transform is None and job.sql is None
-        self.output = job.output_dataset or job.name
+        self.output = job.output_dataset or (named and named.output) or job.name
         self.mode = Mode(job.incremental.mode or (named.mode if named else Mode.CURSOR))
         given = job.update_strategy or (named.strategy if named else Strategy.REPLACE)
         self.strategy = Strategy(given)
@@ -186,9 +186,12 @@ class _Listed:
                 dataset(name, outputs): Lookup(each.column, each.by)
                 for name, each in self.job.lookups.items()
             },
-            only={} if self._decoded is None else self._decoded.only,
+            only=self._only(),
             reads=self._reads(outputs),
             checks=tuple(one.meaning(lambda name: dataset(name, outputs)) for one in self.checks),
+            optional=() if self.builtin is None else self.builtin.optional,
+            indexes=self._indexes(),
+            table_blocks=None if self.builtin is None else self.builtin.table_blocks,
             is_source=self.is_source,
             is_compaction=self.is_compaction,
             unavailable=NOT_YET if self.is_later else None,
@@ -254,6 +257,12 @@ class _Listed:
             elif other is None or (other.mode, other.strategy) != (Mode.CURSOR, Strategy.REPLACE):
                 what = f"`{name}` cannot be looked up: only what a job of mode cursor replaces can"
                 yield Problem(where, what)
+
+    def _only(self) -> Mapping[str, Mapping[str, tuple[bytes, ...]]]:
+        """What rows of its inputs must hold to matter, where that is known."""
+        if self._decoded is not None:
+            return self._decoded.only
+        return {} if self.builtin is None else self.builtin.only
 
     def _columns(self) -> Mapping[str, tuple[str, ...]]:
         """The columns that the transform reads, where that is known."""
@@ -362,6 +371,10 @@ class _Listed:
             return ByBlocks(given)
         default = self.builtin.partitioning if self.builtin is not None else None
         return default or ByBlocks(PARTITION_SIZE)
+
+    def _indexes(self) -> tuple[tuple[str, ...], ...]:
+        default = () if self.builtin is None else self.builtin.indexes
+        return tuple(dict.fromkeys((*default, *self.job.indexes)))
 
     def _interval_s(self) -> float:
         given = self.job.incremental.min_interval

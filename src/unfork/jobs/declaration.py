@@ -236,8 +236,9 @@ def declared(
             key=spec.unique_key,
             rules=dict(spec.rules),
             partitioning=spec.partitioning,
-            indexes=indexes,
+            indexes=tuple(dict.fromkeys((*spec.indexes, *indexes))),
             lookups=tuple(spec.lookups),
+            table_blocks=spec.table_blocks,
         )
     except errors.ConfigInvalid as error:
         raise _Refused(where, error.message) from error

@@ -132,7 +132,7 @@ class _Job:
     def _lacks_raw(self) -> bool:
         for name in self.spec.awaited:
             is_raw = self.view.lineage.writer(name) is None
-            if is_raw and name not in self.view.state.held:
+            if is_raw and name not in (*self.view.state.held, *self.spec.optional):
                 self._rest(Cause.UNAVAILABLE, f"this chain's scope does not fetch `{name}`")
                 return True
         return False

@@ -78,6 +78,12 @@ class JobSpec:
     only: Mapping[str, Mapping[str, tuple[bytes, ...]]] = field(default_factory=dict)
     #: What its rows must fulfil before they are published.
     checks: tuple[Check, ...] = ()
+    #: Inputs that a chain may lack: they are read as if nothing had happened in them.
+    optional: tuple[str, ...] = ()
+    #: Further indexes of its table; a column may say ` DESC`.
+    indexes: tuple[tuple[str, ...], ...] = ()
+    #: Block numbers per physical partition of its table; None for a table in one piece.
+    table_blocks: int | None = None
     #: Whether it is raw ingestion itself, declared as a job: shown, never planned.
     is_source: bool = False
     #: Whether it fills the lake: it writes no dataset, and is not planned but looks by itself.

@@ -94,9 +94,8 @@ class View:
     def _find_readable(self, dataset: str) -> Readable | None:
         writer = self.lineage.writer(dataset)
         if writer is None:
-            is_held = dataset in self.state.held
-            last = self.head.number if is_held else self.first - 1
-            return Readable(dataset=dataset, last=last, holes=(), is_cuttable=True)
+            # What is not fetched has no rows, up to the head: nobody waits for them.
+            return Readable(dataset=dataset, last=self.head.number, holes=(), is_cuttable=True)
         built = self.served(dataset)
         if built is None or not self.is_placed(built):
             return None

@@ -14,6 +14,7 @@ from tests.unit.jobs.projects import problems, read, specs
 from unfork.config import tree
 from unfork.config.load import load
 from unfork.datasets.derivation import ByBlocks, ByDay, Mode, Rule, Strategy
+from unfork.errors import ConfigInvalid
 from unfork.jobs import builtin, catalog, compaction, spec
 from unfork.jobs.spec import JobSpec, OnChange
 
@@ -39,14 +40,17 @@ def test_the_job_file_of_the_seed_loads_unchanged(tmp_path: Path) -> None:
     ]
     assert by_name["block_follower"].is_source
     assert not by_name["block_follower"].is_planned
-    for name in ("alert_evaluate", "enrich_transfers"):
+    for name in ("alert_evaluate",):
         assert by_name[name].unavailable == "not available in this release"
         assert not by_name[name].is_planned
     alerts = by_name["alert_evaluate"]
     assert (alerts.inputs, alerts.input_names) == (("blocks",), ("hot_blocks",))
     assert alerts.unique_key == ("alert_definition_id", "block_hash", "tx_hash")
     assert (alerts.mode, alerts.strategy) == (Mode.CURSOR, Strategy.APPEND)
-    assert by_name["enrich_transfers"].inputs == ("blocks", "logs")
+    enriched = by_name["enrich_transfers"]
+    assert enriched.is_planned and enriched.output == "enriched_transfers"
+    assert enriched.inputs == ("logs", "transactions", "blocks"), "what it needs is added"
+    assert (enriched.mode, enriched.strategy) == (Mode.CURSOR, Strategy.REPLACE)
     compacting = by_name["parquet_compact"]
     assert compacting.is_compaction and not compacting.is_planned
     assert compacting.unavailable is None
@@ -68,12 +72,54 @@ def test_without_a_file_the_built_in_jobs_are_declared(tmp_path: Path) -> None:
     balances = by_name["token_balances"]
     assert (balances.strategy, balances.unique_key) == (
         Strategy.MERGE,
-        ("token_address", "address"),
+        ("token_address", "address", "standard", "token_id"),
     )
     assert balances.rules["balance"] is Rule.ADD
     assert balances.is_serial and balances.is_state
     assert by_name["daily_summary"].partitioning == ByDay()
     assert [spec.name for spec in found.lineage.upstream("token_balances")] == ["token_transfers"]
+
+
+def test_the_built_in_datasets_have_the_keys_and_indexes_that_the_seeds_name(
+    tmp_path: Path,
+) -> None:
+    by_name = {one.name: one for one in catalog.read(load(env={}, folder=tmp_path)).specs}
+    assert by_name["enrich_transfers"].output == "enriched_transfers"
+    transfers = by_name["token_transfers"]
+    assert transfers.unique_key == ("block_number", "log_index", "batch_ordinal")
+    for column in ("from_address", "to_address", "token_address"):
+        assert (column, "block_number") in transfers.indexes
+    assert by_name["approvals"].unique_key == ("block_number", "log_index")
+    taken = by_name["address_transactions"]
+    assert taken.unique_key == ("address", "block_number", "transaction_index")
+    assert taken.indexes == (("address", "block_number DESC"),)
+    assert by_name["address_stats"].unique_key == ("address",)
+    growing = {name for name, one in by_name.items() if one.table_blocks is not None}
+    assert growing == {
+        *("token_transfers", "approvals", "internal_transactions", "enrich_transfers"),
+        "address_transactions",
+    }
+
+
+def test_a_job_may_ask_for_indexes_and_a_built_in_one_for_more(tmp_path: Path) -> None:
+    text = f"""
+jobs:
+  {job("a", rest="indexes: [[from_address, block_number DESC], [hash]]")}
+  - {{name: address_transactions, indexes: [[transaction_hash]]}}
+  - name: token_transfers
+"""
+    found = specs(tmp_path, text, PLAIN)
+    assert found["a"].indexes == (("from_address", "block_number DESC"), ("hash",))
+    assert found["address_transactions"].indexes == (
+        ("address", "block_number DESC"),
+        ("transaction_hash",),
+    )
+
+
+@pytest.mark.parametrize("index", ["[]", "['block_number desc']", "['a b']", "[a, a]"])
+def test_an_index_is_a_list_of_columns(tmp_path: Path, index: str) -> None:
+    with pytest.raises(ConfigInvalid, match="jobs"):
+        read(tmp_path, f"jobs:\n{job('a', rest=f'indexes: [{index}]')}", PLAIN)
 
 
 def test_an_empty_list_declares_no_job(tmp_path: Path) -> None:
@@ -364,10 +410,11 @@ def test_jobs_may_come_from_the_environment_as_a_whole(tmp_path: Path) -> None:
 
 
 def test_a_job_that_reads_from_an_unavailable_one_is_unavailable_too(tmp_path: Path) -> None:
-    text = f"jobs:\n- name: approvals\n  input_datasets: [logs]\n{job('mine', 'approvals')}"
+    alerts = "- {name: alert_evaluate, input_datasets: [logs], unique_key: [a]}"
+    text = f"jobs:\n{alerts}\n{job('mine', 'alert_evaluate')}"
     found = specs(tmp_path, text, PLAIN)
     assert found["mine"].unavailable == (
-        "reads `approvals`, whose job `approvals` is not available in this release"
+        "reads `alert_evaluate`, whose job `alert_evaluate` is not available in this release"
     )
 
 

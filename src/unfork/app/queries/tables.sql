@@ -22,6 +22,14 @@ CREATE TABLE {app}.{table} ({columns}{keyed}){partitioned};
 -- An index of a table.
 CREATE INDEX ON {app}.{table} ({columns});
 
+-- name: table_ascending
+-- A column of an index.
+{column}
+
+-- name: table_descending
+-- A column of an index that begins with the highest.
+{column} DESC
+
 -- name: view_whole
 -- The name of a dataset that is read as it stands.
 CREATE VIEW {app}.{dataset} AS SELECT {columns} FROM {app}.{table};

@@ -56,33 +56,64 @@ def signed(word: str) -> str:
     return f"concat({filling}, {word})"
 
 
-def limb_sums(name: str, value: str, sign: str | None = None) -> list[Column]:
-    """The sums of a column's limbs, for `agg`; the column `sign` is 1 or -1 for every row."""
-    times = "" if sign is None else f" * {sign}"
+def limb_sums(
+    name: str, value: str, times: str | None = None, *, limb_bytes: int = LIMB_BYTES
+) -> list[Column]:
+    """The sums of a column's limbs, for `agg`; each value counts as often as `times` says.
+
+    That is 1 or -1. With limbs of 2 bytes it may be any number, as long as what the numbers of a
+    group add up to stays below 2^47: more is an overflow error.
+    """
+    factor = "" if times is None else f" * {times}"
     sums = []
-    for index, limb in enumerate(limb_names(name)):
-        digits = f"hex(substring({value}, {index * LIMB_BYTES + 1}, {LIMB_BYTES}))"
-        sums.append(F.expr(f"sum(CAST(conv({digits}, 16, 10) AS bigint){times}) AS {limb}"))
+    for index, limb in enumerate(limb_names(name, limb_bytes)):
+        digits = f"hex(substring({value}, {index * limb_bytes + 1}, {limb_bytes}))"
+        sums.append(F.expr(f"sum(CAST(conv({digits}, 16, 10) AS bigint){factor}) AS {limb}"))
     return sums
 
 
-def limb_names(name: str) -> Sequence[str]:
+def limb_names(name: str, limb_bytes: int = LIMB_BYTES) -> Sequence[str]:
     """The columns that `limb_sums` makes, from the highest limb to the lowest."""
-    return [f"{name}_limb{index}" for index in range(LIMBS)]
+    return [f"{name}_limb{index}" for index in range(BYTES // limb_bytes)]
 
 
-def total(name: str) -> Column:
+def total(name: str, *, limb_bytes: int = LIMB_BYTES) -> Column:
     """The number that limb sums make together, as 36 bytes in two's complement."""
     parts: list[str] = []
     carry = "0L"
-    for limb in reversed(limb_names(name)):
+    for limb in reversed(limb_names(name, limb_bytes)):
         whole = f"({limb} + {carry})"
-        parts.insert(0, _low_bytes(whole))
+        parts.insert(0, _low_bytes(whole, limb_bytes))
         # An arithmetic shift rounds down, so what is left below is never negative.
-        carry = f"shiftright({whole}, 32)"
-    return F.expr(f"concat({_low_bytes(carry)}, {', '.join(parts)})")
+        carry = f"shiftright({whole}, {8 * limb_bytes})"
+    # What does not fit into the bytes left is an overflow error, too.
+    highest = _low_bytes(f"CAST({carry} AS int)", LIMB_BYTES)
+    return F.expr(f"concat({highest}, {', '.join(parts)})")
 
 
-def _low_bytes(number: str) -> str:
-    """The lowest limb of a number, as its bytes."""
-    return f"unhex(lpad(hex({number} & 4294967295L), {2 * LIMB_BYTES}, '0'))"
+def read(data: str, offset: str) -> str:
+    """The word that begins at a byte of binary data, the first being 0."""
+    return f"substring({data}, {offset} + 1, {BYTES})"
+
+
+def account(word: str) -> str:
+    """The address in a word, as SQL: its last 20 bytes, whatever stands before them."""
+    return f"substring({word}, {BYTES - 20 + 1}, 20)"
+
+
+def selector(data: str) -> str:
+    """What a call's input says which function is meant; NULL where it is too short to say it."""
+    return f"CASE WHEN length({data}) >= 4 THEN substring({data}, 1, 4) END"
+
+
+def place(word: str) -> str:
+    """A word that is a place or a length within data, as an int; NULL from 2^30 on."""
+    zeros = bytes(BYTES - LIMB_BYTES).hex()
+    low = f"substring({word}, {BYTES - LIMB_BYTES + 1}, {LIMB_BYTES})"
+    is_small = f"substring({word}, 1, {BYTES - LIMB_BYTES}) = X'{zeros}' AND {low} < X'40'"
+    return f"CASE WHEN {is_small} THEN CAST(conv(hex({low}), 16, 10) AS int) END"
+
+
+def _low_bytes(number: str, count: int) -> str:
+    """The lowest bytes of a number."""
+    return f"unhex(lpad(hex({number} & {256**count - 1}L), {2 * count}, '0'))"
