@@ -33,8 +33,12 @@ if TYPE_CHECKING:
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keeps the tests that need Spark together, so that it is started once."""
+    """Keeps the tests that need Spark together, so that it is started once.
+
+    First of all hooks, for xdist looks at the groups in the same one.
+    """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
