@@ -20,6 +20,9 @@ from unfork.datasets.dataset import Column, Dataset, Kind, Payload
 from unfork.hot.payloads import PayloadStore
 from unfork.jobs.spark import numeric, schema
 
+#: Bytes of the hash that a moved value is stored under.
+HASH_BYTES = 32
+
 
 class Rows:
     """Some columns of a dataset, perhaps with others before them."""
@@ -60,7 +63,9 @@ class Rows:
                 case _:
                     selected.append(f"row.{name}")
         for payload in self._offloaded:
-            selected += [f"row.{quote(payload.hash_column)}", f"row.{quote(payload.ref_column)}"]
+            # Where a value was moved to, in one column: few rows say so, and all pay for a column.
+            hash, ref = quote(payload.hash_column), quote(payload.ref_column)
+            selected.append(f"row.{hash} || convert_to(row.{ref}, 'UTF8') AS {hash}")
         return Sql(", ".join(selected))
 
     def batch(self, found: pa.RecordBatch) -> pa.RecordBatch:
@@ -76,22 +81,19 @@ class Rows:
                 array = array.cast(wanted)
             arrays.append(array)
         for place, payload in enumerate(self._offloaded):
-            refs = found.column(len(self._columns) + 2 * place + 1)
-            if refs.null_count < len(refs):
-                hashes = found.column(len(self._columns) + 2 * place)
+            moved = found.column(len(self._columns) + place)
+            if moved.null_count < len(moved):
                 index = self._schema.get_field_index(payload.column)
-                arrays[index] = self._whole(payload, arrays[index], hashes, refs)
+                arrays[index] = self._whole(arrays[index], moved)
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _whole(
-        self, payload: Payload, inline: pa.Array, hashes: pa.Array, refs: pa.Array
-    ) -> pa.Array:
+    def _whole(self, inline: pa.Array, moved: pa.Array) -> pa.Array:
         """The values of a column, with those that were moved away put back."""
-        moved = refs.is_valid()
-        wanted = list(
-            zip(refs.filter(moved).to_pylist(), hashes.filter(moved).to_pylist(), strict=True)
-        )
-
+        is_moved = moved.is_valid()
+        wanted = [
+            (where[HASH_BYTES:].decode(), where[:HASH_BYTES])
+            for where in moved.filter(is_moved).to_pylist()
+        ]
         store = self._payloads
         assert store is not None
 
@@ -100,7 +102,7 @@ class Rows:
 
         values = asyncio.run(fetched())
         replacements = pa.array([values[ref] for ref, _ in wanted], pa.binary())
-        return pc.replace_with_mask(inline, moved, replacements)
+        return pc.replace_with_mask(inline, is_moved, replacements)
 
 
 def chosen(dataset: Dataset | DerivedDataset, names: Sequence[str]) -> tuple[Column, ...]:
