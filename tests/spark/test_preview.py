@@ -34,7 +34,7 @@ KNOBS = Knobs(density=3, finality_lag=10, block_time_s=7200)
 
 FILES = {
     "moves.sql": "SELECT block_number, block_hash, log_index, token_address, amount"
-    " FROM token_transfers",
+    " FROM token_transfers WHERE standard = 'erc20'",
     "pages.sql": "SELECT min(block_number) AS block_number, token_address, count(*) AS moves"
     " FROM moves GROUP BY token_address",
     "totals.sql": "SELECT token_address, count(*) AS holders FROM token_balances"
@@ -148,7 +148,7 @@ async def test_a_preview_says_how_it_differs_from_what_is_stored(
             "SELECT block_number, block_hash, log_index,"
             f" CASE WHEN block_number = {first['block_number']} AND log_index ="
             f" {first['log_index']} THEN X'07' ELSE token_address END AS token_address, amount"
-            " FROM token_transfers WHERE NOT (block_number ="
+            " FROM token_transfers WHERE standard = 'erc20' AND NOT (block_number ="
             f" {second['block_number']} AND log_index = {second['log_index']})"
         )
         config(chain, TRANSFERS, MOVES, **{"moves.sql": text})
@@ -225,6 +225,7 @@ PICKY = {"name": "picky", "input_datasets": ["token_transfers"], "sql": "picky.s
 PICKY_SQL = (
     "SELECT block_number, block_hash, log_index,"
     " CASE WHEN log_index % 2 = 1 THEN 'odd' END AS indexing_error FROM token_transfers"
+    " WHERE standard = 'erc20'"
 )
 
 
