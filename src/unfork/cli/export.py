@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from unfork.chain.span import Span
-from unfork.cli import querying
 from unfork.cli.context import Context, as_json, chain_option, database_option
 from unfork.cli.jobs import SPAN
 from unfork.errors import Misconfigured
-from unfork.jobs import export, views
+
+if TYPE_CHECKING:
+    from unfork.jobs import export
 
 
 @click.command()
@@ -46,6 +47,9 @@ def command(
 
     In CSV bytes are 0x hex and numbers of any size are digits; in Parquet they are bytes.
     """
+    from unfork.cli import querying
+    from unfork.jobs import export, views
+
     url = target if ":" in target else str(Path(target).absolute())
     if ":" not in target and Path(target).exists():
         raise Misconfigured(f"{target} exists; an export needs a new folder")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from unfork.cli import output, querying
+from unfork.cli import output
 from unfork.cli.context import Context, as_json, chain_option, database_option
 from unfork.errors import UnforkError
 
@@ -33,6 +33,8 @@ def command(context: Context, chain: str | None, db: str | None, limit: int) -> 
 
     Views are those of `unfork sql`, made anew for every question. `exit` ends it as well.
     """
+    from unfork.cli import querying
+
     answers: list[dict[str, Any]] = []
     with querying.asking(context, chain, db) as asking:
         for statement in statements(is_person=sys.stdin.isatty()):

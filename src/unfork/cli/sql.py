@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from unfork.cli import querying
 from unfork.cli.context import Context, as_json, chain_option, database_option
 
 
@@ -29,6 +28,8 @@ def command(
     Raw datasets are all read at one block; what jobs write stands at its watermark. Bytes are shown
     as 0x hex; in a question they are written X'…'.
     """
+    from unfork.cli import querying
+
     with querying.asking(context, chain, db) as asking:
         document, table = asking.ask(statement, limit)
     context.output.result(document, table)
