@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from tests import decoding
 from tests.decoding import argument, event
 from tests.engines import Engine, engine
-from tests.spark.test_transforms import frame, transfer
+from tests.spark.test_transforms import frame, log
 from tests.sparks import Chain
 from unfork.app import invalidations
 from unfork.app import schema as app_schema
@@ -260,7 +260,7 @@ def test_every_type_of_value_and_malformed_data_pass_through_any_spark(
     topics = (decoding.topic(DESCRIBED), bytes(12) + b"\xaa" * 20, b"\x09" * 32)
     dirty = (topics[0], b"\1" + topics[1][1:], topics[2])
     logs = [
-        transfer(index, topics=held, data=data)
+        log(index, topics=held, data=data)
         for index, (held, data) in enumerate(
             [(topics, good), (topics, good[:-1]), (dirty, good), (topics[:2], good), (topics, b"")]
         )
@@ -268,7 +268,7 @@ def test_every_type_of_value_and_malformed_data_pass_through_any_spark(
     swap = [-(2**255), 2**255 - 1, 2**160 - 1, -(2**23), True]
     words = [one["type"] for one in SWAPPED["inputs"][1:]]
     known = (decoding.topic(SWAPPED), topics[1])
-    logs.append(transfer(9, topics=known, data=encode(words, swap)))
+    logs.append(log(9, topics=known, data=encode(words, swap)))
     held = frame(spark, "logs", logs)
     rows = decode.events(held, config={"event": abi.event(DESCRIBED).document}).toArrow()
     assert rows.column("log_index").to_pylist() == [0, 1, 2, 4]
