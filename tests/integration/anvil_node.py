@@ -11,6 +11,7 @@ import itertools
 import os
 import re
 import shutil
+import signal
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,8 @@ async def running(program: Path, *options: str, port: int = 0) -> AsyncIterator[
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
+        # What is on the PATH may be a launcher: the node that it started has to end with it.
+        start_new_session=True,
     )
     assert process.stdout is not None
     reading: asyncio.Task[bytes] | None = None
@@ -95,7 +98,7 @@ async def running(program: Path, *options: str, port: int = 0) -> AsyncIterator[
             yield Node(port, session)
     finally:
         if process.returncode is None:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
         if reading is not None:
             await reading
