@@ -218,13 +218,13 @@ async def measured(rounds: int, warm: int, density: Density, folder: Path, dsn: 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What may be chosen."""
-    parser.add_argument("--blocks", type=int, default=30, help="blocks, after twenty to warm up")
+    parser.add_argument("--blocks", type=int, default=30, help="blocks, after forty to warm up")
 
 
 def run(chosen: argparse.Namespace) -> Report:
     """Runs the benchmark."""
     small = Density(transactions=5, logs=10, traces=5)
-    rounds, warm, density = (1, 1, small) if chosen.quick else (chosen.blocks, 20, MAINNET)
+    rounds, warm, density = (1, 1, small) if chosen.quick else (chosen.blocks, 40, MAINNET)
     with servers.postgres() as (folder, dsn):
         return asyncio.run(measured(rounds, warm, density, folder, dsn))
 

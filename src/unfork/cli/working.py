@@ -107,21 +107,26 @@ class WorkTally:
         return table
 
     def line(self) -> str:
-        """Every job in one line: those that are at the head counted, the others by name."""
+        """Every job in one line: those at the head, or not begun, counted; the others by name."""
         if self.worker is None or self.note:
             return f"{self.chain}: jobs: {self.note}"
-        at_head, told = [], []
+        at_head, told, waiting = [], [], 0
         for job, done in _tallies(self):
             behind, failures = _behind(self, job), done.failures
             if behind == 0 and not failures:
                 at_head.append(_mark(self, job))
                 continue
+            if behind is None and not failures:
+                waiting += 1
+                continue
             late = f" ({behind:,} behind)" if behind else ""
             failed = f" {failures} failures" if failures else ""
             told.append(f"{job} {_number(_mark(self, job))}{late}{failed}")
         if at_head:
-            what = "" if told else "all "
+            what = "" if told or waiting else "all "
             told.insert(0, f"{what}{len(at_head)} at {_number(at_head[0])}")
+        if waiting:
+            told.append(f"{waiting} not begun")
         return f"{self.chain}: jobs: {', '.join(told)}"
 
     def document(self) -> list[dict[str, Any]]:

@@ -35,10 +35,12 @@ def enrich_transfers(logs: DataFrame, transactions: DataFrame, blocks: DataFrame
         F.expr("miner AS block_miner"),
         typed("base_fee_per_gas", "block_base_fee_per_gas", Kind.U256),
     )
-    # Each side comes in the order of the chain: sorting it is little, sending it around is more.
+    # All of it comes in the order of the chain: sorting it is little, sending it around is more.
+    # Transactions and blocks come first because Spark would send transfers around otherwise.
+    context = around.join(above.hint("merge"), on=["block_number"], how="left")
     joined = transfers.join(
-        around.hint("merge"), on=["block_number", "transaction_index"], how="left"
-    ).join(above.hint("merge"), on=["block_number"], how="left")
+        context.hint("merge"), on=["block_number", "transaction_index"], how="left"
+    )
     own = [name for name in transfers.columns if name not in BLOCK]
     added = [*around.columns[2:], *above.columns[1:]]
     return joined.select(*BLOCK, *own, *added)

@@ -56,19 +56,24 @@ def signed(word: str) -> str:
     return f"concat({filling}, {word})"
 
 
-def limb_sums(
-    name: str, value: str, times: str | None = None, *, limb_bytes: int = LIMB_BYTES
-) -> list[Column]:
-    """The sums of a column's limbs, for `agg`; each value counts as often as `times` says.
+def limb_sums(name: str, value: str, times: str | None = None) -> list[Column]:
+    """The sums of a column's limbs, for `agg`; each value counts 1 or -1 times, as `times` says."""
+    return [F.expr(text) for text in limb_sum_texts(name, value, times)]
 
-    That is 1 or -1. With limbs of 2 bytes it may be any number, as long as what the numbers of a
-    group add up to stays below 2^47: more is an overflow error.
+
+def limb_sum_texts(
+    name: str, value: str, times: str | None = None, *, limb_bytes: int = LIMB_BYTES
+) -> list[str]:
+    """The same as SQL, for whom a column at a time would take too long.
+
+    With limbs of 2 bytes `times` may be any number, as long as what the numbers of a group add up
+    to stays below 2^47: more is an overflow error.
     """
     factor = "" if times is None else f" * {times}"
     sums = []
     for index, limb in enumerate(limb_names(name, limb_bytes)):
         digits = f"hex(substring({value}, {index * limb_bytes + 1}, {limb_bytes}))"
-        sums.append(F.expr(f"sum(CAST(conv({digits}, 16, 10) AS bigint){factor}) AS {limb}"))
+        sums.append(f"sum(CAST(conv({digits}, 16, 10) AS bigint){factor}) AS {limb}")
     return sums
 
 
