@@ -188,7 +188,7 @@ async def test_a_job_computes_history_from_the_lake(chain: Chain) -> None:
         await lake.compact("logs", Span(0, 19))
         await lake.forget_hot("logs", Span(0, 19))
         await one.settle()
-        held = await one.rows("token_transfers", "block_number, log_index")
+        held = await one.rows("token_transfers", "block_number, log_index, batch_ordinal")
     assert held == derived.token_transfers(one.blocks)
     assert any(row["block_number"] < 20 for row in held)
     assert {done.kind.value for done in one.happened} >= {"backfill"}
